@@ -64,8 +64,10 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What opmark itself costs.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {', '.join(BENCHMARKS)}; else all")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure the cost of opmark itself.")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"benchmarks to run: {', '.join(BENCHMARKS)}. [default: all]"
+    )
     parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     arguments = parser.parse_args()
     for name in arguments.names:

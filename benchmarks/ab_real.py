@@ -1,4 +1,4 @@
-"""Live comparisons on this machine: torch with itself, and a function with a real 3 % of more work."""
+"""Live comparisons on this machine: torch with itself, and a function with 3 % more work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUDGET = 900.0
 
 ELEMENTS = 200_000
 MORE = 0.03
-# Elements of a vector that lies in the cache: the work is in proportion to their number.
+# The vector fits into the cache, so that the time is in proportion to the number of elements.
 _WORK = """\
 import torch
 
@@ -38,7 +38,7 @@ def rows(shell: Shell) -> list[Row]:
 
 def _with_itself(shell: Shell) -> Row:
     since = time.perf_counter()
-    found = _compared(shell, *OPERATORS, "--size", "small", "--same")
+    found = _run_ab(shell, *OPERATORS, "--size", "small", "--same")
     took = time.perf_counter() - since
     measured = [pair for pair in found["pairs"] if pair["statuses"] == ["ok", "ok"] and pair["ratio"] is not None]
     counts = Counter(pair["verdict"] for pair in measured)
@@ -55,7 +55,7 @@ def _with_itself(shell: Shell) -> Row:
 
 
 def _more_work(shell: Shell) -> Row:
-    """Two revisions of a user's function, the second with more elements to compute."""
+    """Compare two revisions of a function, of which the second computes more elements."""
     repository = shell.folder / "repository"
     repository.mkdir()
     _git(repository, "init", "--quiet")
@@ -65,7 +65,7 @@ def _more_work(shell: Shell) -> Row:
         _git(repository, "commit", "--quiet", "-m", f"{elements} elements")
     argument = f"[{2 * ELEMENTS} float32]"
     sides = ("--repo", str(repository), "--rev", "HEAD~1", "--rev", "HEAD")
-    (pair,) = _compared(shell, "work:f", "--args", argument, *sides, "--threads", "1")["pairs"]
+    (pair,) = _run_ab(shell, "work:f", "--args", argument, *sides, "--threads", "1")["pairs"]
     return Row(
         f"`opmark ab --rev` of a function with {MORE:.0%} of more work",
         "slower",
@@ -75,7 +75,7 @@ def _more_work(shell: Shell) -> Row:
     )
 
 
-def _compared(shell: Shell, *arguments: str) -> Any:
+def _run_ab(shell: Shell, *arguments: str) -> Any:
     return json.loads(
         shell.run(OPMARK, "ab", *arguments, "--backend", "torch-cpu", "--budget", str(BUDGET), "--json", codes=(0, 1))
     )

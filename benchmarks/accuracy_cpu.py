@@ -1,9 +1,9 @@
-"""How much the same number differs from run to run on a CPU: opmark, torch.utils.benchmark, PARAM's loop, a plain loop.
+"""Variation of the same figure from run to run on a CPU: opmark, torch.utils.benchmark, PARAM's loop, a plain loop.
 
     python -m benchmarks.accuracy_cpu [--rounds 10] [--threads N] [--json FILE]
 
-Every tool runs in a fresh process each round, in turns, so that all see the same minutes of the machine. Then a few
-rounds beside a process that keeps a core busy: opmark has to say so.
+Every tool runs in a fresh process each round, in turns, so that drift of the machine affects all of them. Then opmark
+runs beside processes that keep the cores busy, about which it has to warn.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ CASES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("matmul", {"M": 512, "N": 512, "K": 512}),
 )
 TOOLS = ("opmark", "blocked_autorange", "PARAM's loop", "plain loop")
-# PARAM's defaults.
 _PARAM_WARMUP, _PARAM_ITERATIONS = 5, 50
+"""Defaults of PARAM."""
 _PLAIN_SECONDS = 0.2
 _FLAGS = {"loaded", "preempted", "interrupted", "stolen", "noisy", "drifting", "unsettled", "outliers", "imprecise"}
 
@@ -53,23 +53,23 @@ Values = dict[str, float]
 def main() -> None:
     arguments = _arguments()
     if arguments.theirs:
-        print(json.dumps(_theirs(arguments.threads)))
+        print(json.dumps(_measure_others(arguments.threads)))
         return
     bystanders = Bystanders()
     found: dict[str, list[Values]] = {tool: [] for tool in TOOLS}
     for number in range(arguments.rounds):
         print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
-        # A turn each, and the other way round the next time.
+        # The order alternates from round to round.
         for own in (True, False) if number % 2 == 0 else (False, True):
             if own:
                 found["opmark"].append(_opmark(arguments.threads)[0])
             else:
-                for tool, values in _in_a_process(arguments.threads).items():
+                for tool, values in _run_others(arguments.threads).items():
                     found[tool].append(values)
     others = bystanders.share()
-    flagged = _beside_a_load(arguments.threads)
+    flagged = _cautions_under_load(arguments.threads)
     print(_table(found))
-    print(_said(found, flagged, arguments, others))
+    print(_summary(found, flagged, arguments, others))
     if arguments.json:
         Path(arguments.json).write_text(json.dumps({"values": found, "flagged": flagged}, indent=1))
 
@@ -84,11 +84,11 @@ def _arguments() -> argparse.Namespace:
 
 
 def _cases() -> dict[str, Case]:
-    named = {}
-    for op, given in CASES:
-        shown = "x".join(map(str, given["shape"] if "shape" in given else given.values()))
-        named[f"{op} {shown}"] = Case.of(op, find_operator(op).complete(given), "forward")
-    return named
+    cases = {}
+    for op, params in CASES:
+        sizes = "x".join(map(str, params["shape"] if "shape" in params else params.values()))
+        cases[f"{op} {sizes}"] = Case.of(op, find_operator(op).complete(params), "forward")
+    return cases
 
 
 def _opmark(threads: int) -> tuple[Values, dict[str, set[str]]]:
@@ -107,14 +107,14 @@ def _opmark(threads: int) -> tuple[Values, dict[str, set[str]]]:
     return medians, codes
 
 
-def _in_a_process(threads: int) -> dict[str, Values]:
+def _run_others(threads: int) -> dict[str, Values]:
     command = [sys.executable, "-m", "benchmarks.accuracy_cpu", "--theirs", "--threads", str(threads)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     values: dict[str, Values] = json.loads(done.stdout)
     return values
 
 
-def _theirs(threads: int) -> dict[str, Values]:
+def _measure_others(threads: int) -> dict[str, Values]:
     from torch.utils.benchmark import Timer
 
     found: dict[str, Values] = {tool: {} for tool in TOOLS[1:]}
@@ -159,7 +159,7 @@ def _plain_loop(launch: Callable[[], Any]) -> float:
     return statistics.median(times) * 1e-9
 
 
-def _beside_a_load(threads: int) -> dict[str, list[str]]:
+def _cautions_under_load(threads: int) -> dict[str, list[str]]:
     """Return the cautions of each case while one busy process per core runs beside it."""
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(default_threads())]
     try:
@@ -188,7 +188,7 @@ def _table(found: dict[str, list[Values]]) -> str:
     return "\n".join(lines)
 
 
-def _said(
+def _summary(
     found: dict[str, list[Values]], flagged: dict[str, list[str]], arguments: argparse.Namespace, others: float
 ) -> str:
     spread = {tool: [_cv([v[name] for v in found[tool]]) for name in _cases()] for tool in TOOLS}

@@ -73,8 +73,8 @@ NEAR, NEAR_SECONDS = 0.02, 0.3e-6
 STEADY, STEADY_SHORT, SHORT = 0.02, 0.05, 5e-6
 _CALL, _FLUSH = "yardstick::call", "yardstick::flush"
 _SESSIONS = 4
-# Cycles: the calls are queued when the device gets to them, so that it does not fall idle between two kernels.
 _HOLD = 20_000_000
+"""Cycles for which the device waits, so that the calls are queued before it gets to them and it is never idle."""
 
 
 def main() -> None:
@@ -82,12 +82,12 @@ def main() -> None:
     if arguments.yardstick:
         print(json.dumps(_yardsticks()))
         return
-    # Each in fresh processes, in turns: where data lies in memory differs between them, and with it the time.
+    # Both run in fresh processes in turns, because the placement of data, and with it the time, differs between them.
     own, true = [], []
     for number in range(arguments.runs):
         print(f"run {number + 1} of {arguments.runs}", file=sys.stderr)
         own.append(_opmark(arguments.effort))
-        true.append(_in_a_process())
+        true.append(_run_yardsticks())
     rows = []
     for case, label in _cases():
         launch = _launch(case)
@@ -107,7 +107,7 @@ def main() -> None:
         Path(arguments.json).write_text(json.dumps(rows, indent=1))
 
 
-def _in_a_process() -> dict[str, dict[str, float]]:
+def _run_yardsticks() -> dict[str, dict[str, float]]:
     command = [sys.executable, "-m", "benchmarks.accuracy_gpu", "--yardstick"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, dict[str, float]] = json.loads(done.stdout)
@@ -115,7 +115,7 @@ def _in_a_process() -> dict[str, dict[str, float]]:
 
 
 def _yardsticks() -> dict[str, dict[str, float]]:
-    """CUPTI's device time by case and cache, in this process."""
+    """Return CUPTI's device time by case and cache, in this process."""
     found = {}
     for case, _ in _cases():
         launch = _launch(case)
@@ -135,14 +135,14 @@ def _arguments() -> argparse.Namespace:
 
 
 def _cases() -> Iterator[tuple[Case, str]]:
-    for op, phase, given in CASES:
-        params = find_operator(op).complete(given)
-        shown = " ".join("x".join(map(str, v)) if isinstance(v, list) else f"{k}={v}" for k, v in given.items())
-        yield Case.of(op, params, phase), f"{op} {shown}" + (" backward" if phase == "backward" else "")
+    for op, phase, chosen in CASES:
+        params = find_operator(op).complete(chosen)
+        sizes = " ".join("x".join(map(str, v)) if isinstance(v, list) else f"{k}={v}" for k, v in chosen.items())
+        yield Case.of(op, params, phase), f"{op} {sizes}" + (" backward" if phase == "backward" else "")
 
 
 def _opmark(effort: str) -> dict[str, dict[str, float]]:
-    """device_time by case and cache, from one run of its own process."""
+    """Return device_time by case and cache, from one run in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cases.yaml"
         entries = [{"op": op, "params": _axes(params), "phases": [phase]} for op, phase, params in CASES]
@@ -212,7 +212,7 @@ def _session(launch: Callable[[], Any], flush: Callable[[], Any] | None, calls: 
 
 
 def _sums(events: list[dict[str, Any]], calls: int) -> list[float]:
-    """Device time of each call, from the trace file: launches inside its mark, and what they launched."""
+    """Return the device time of each call from the trace file: of all that was launched inside of its mark."""
     marks = sorted(
         (e["ts"], e["ts"] + e["dur"]) for e in events if e.get("cat") == "user_annotation" and e["name"] == _CALL
     )
@@ -250,7 +250,11 @@ def _table(rows: list[dict[str, Any]]) -> str:
         cells = [row["case"]]
         for cache, other in (("cold", "do_bench"), ("warm", "do_bench_cudagraph")):
             true = statistics.median(row[cache]["cupti"])
-            cells += [_us(true), _beside(statistics.median(row[cache]["opmark"]), true), _beside(row[other], true)]
+            cells += [
+                _us(true),
+                _with_ratio(statistics.median(row[cache]["opmark"]), true),
+                _with_ratio(row[other], true),
+            ]
         cells.append(" / ".join(f"{100 * _spread(row[cache]['opmark']):.1f} %" for cache in CACHES))
         cells.append(" / ".join(f"{100 * _spread(row[cache]['cupti']):.1f} %" for cache in CACHES))
         lines.append("| " + " | ".join(cells) + " |")
@@ -261,7 +265,7 @@ def _us(seconds: float) -> str:
     return f"{seconds * 1e6:.2f} µs"
 
 
-def _beside(seconds: float | None, true: float) -> str:
+def _with_ratio(seconds: float | None, true: float) -> str:
     return "cannot be captured" if seconds is None else f"{_us(seconds)} ({seconds / true:.3f})"
 
 

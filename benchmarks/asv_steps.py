@@ -1,4 +1,4 @@
-"""asv's step detection as a black box, in an environment of its own: series go in as JSON, regressions come out."""
+"""Runs asv's step detection in an environment of its own, with series and regressions as JSON."""
 
 from __future__ import annotations
 

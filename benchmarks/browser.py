@@ -1,4 +1,4 @@
-"""A real browser, without a window: for the tests, the benchmark of the dashboard and the screenshots."""
+"""A real browser without a window, for the tests, the benchmark of the dashboard and the screenshots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _ARGUMENTS = (
-    # What a browser asks its maker for by itself would be taken for a request of the page.
+    # Requests that a browser sends to its maker would be taken for requests of the page.
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",

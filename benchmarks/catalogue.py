@@ -22,10 +22,10 @@ AXES = {
 
 
 def rows(shell: Shell) -> list[Row]:
-    return [*(_expanded(name) for name in AXES), *_every_operator(shell)]
+    return [*(_expansion_row(name) for name in AXES), *_every_operator(shell)]
 
 
-def _expanded(name: str) -> Row:
+def _expansion_row(name: str) -> Row:
     workload = Workload(1, "axes", [Entry(name, AXES[name])])
     operator(name)
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Communication: how long the sweep of all collectives takes, and whether a call takes as long as in a plain loop."""
+"""Time of the sweep of all collectives, and agreement of the time of a call with a plain loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RANKS = 4
 SIZE = "1M"
 WITHIN = 0.10
 ROUNDS = 9
-PLAIN = "benchmarks.plain_all_reduce"  # as a module: as a script it would find our statistics.py for Python's own
+PLAIN = "benchmarks.plain_all_reduce"  # a script would import benchmarks/statistics.py instead of Python's statistics
 
 
 def rows(shell: Shell) -> list[Row]:
@@ -27,15 +27,15 @@ def _sweep(shell: Shell) -> Row:
     printed = shell.run(
         OPMARK, "run", "--suite", "collectives", "--tag", "sweep", "--effort", "quick", "--json", codes=(0, 1)
     )
-    taken = time.perf_counter() - since
+    took = time.perf_counter() - since
     records = [json.loads(line) for line in printed.splitlines()]
     measured = [record for record in records if record["status"] == "ok"]
     operators = {record["op"] for record in records}
     return Row(
         f"{len(operators)} collectives, 8 B to 64 MiB, {RANKS} ranks on gloo, `quick`, from the shell to the output",
         f"under {TARGET:.0f} s",
-        f"{taken:.0f} s; {len(measured)} of {len(records)} records ok",
-        taken < TARGET and len(measured) == len(records),
+        f"{took:.0f} s; {len(measured)} of {len(records)} records ok",
+        took < TARGET and len(measured) == len(records),
     )
 
 

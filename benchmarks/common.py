@@ -16,10 +16,12 @@ from opmark.schema import Measurement
 
 OPMARK = str(Path(sys.executable).with_name("opmark"))
 
-# Share of the cores that others may take for a machine to count as quiet, and for how long it has to be so.
 _QUIET = 0.05
+"""Share of the cores that other processes may take on a quiet machine."""
 _QUIET_SECONDS = 3.0
+"""Seconds for which the machine has to be quiet."""
 _PATIENCE = 60.0
+"""Seconds after which waiting for a quiet machine ends."""
 
 
 class Row(NamedTuple):
@@ -38,7 +40,7 @@ class Shell:
         self.db = folder / "benchmarks.db"
         self.environ = {**os.environ, "XDG_CACHE_HOME": str(folder), "XDG_DATA_HOME": str(folder)}
         self.environ.pop("OPMARK_DB", None)
-        self.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiled modules are kept, as where opmark was installed
+        self.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed opmark has compiled modules, too
 
     def run(self, *command: str, codes: Sequence[int] = (0,)) -> str:
         """Return the standard output of a command; its other output is printed only if it fails."""
@@ -82,8 +84,8 @@ def wait_for_quiet() -> None:
 
 def inside_the_clock(measurement: Measurement) -> float:
     """Return the seconds inside of timed sections, over warm-up and all samples."""
-    kept = sum(sample + measurement.overhead for sample in measurement.samples) * measurement.calls
-    return kept + measurement.warmup_time
+    timed = sum(sample + measurement.overhead for sample in measurement.samples) * measurement.calls
+    return timed + measurement.warmup_time
 
 
 def markdown(rows: Sequence[Row]) -> str:

@@ -4,7 +4,7 @@
     python -m benchmarks.dashboard --runs 10 --cases 1000  a quick look
     python -m benchmarks.dashboard --db many.db            a store that `python -m benchmarks.many_runs` made
 
-The server is `opmark serve`, as a process. A page is cold when a server that was just started is asked for it first.
+The server is `opmark serve`, as a process. A page is cold if it is the first one that a new server is asked for.
 """
 
 from __future__ import annotations
@@ -65,19 +65,21 @@ def _rows(shell: Shell, runs: int, cases: int, db: Path | None) -> Iterator[Row]
         db = shell.folder / "many.db"
         start = time.perf_counter()
         fill_many(db, runs, cases)
-        yield Row(f"a store of {runs} runs of {cases:,} cases", "", _filled(db, time.perf_counter() - start), None)
+        yield Row(
+            f"a store of {runs} runs of {cases:,} cases", "", _describe_store(db, time.perf_counter() - start), None
+        )
     paths = paths_of(db)
     yield from at_server(db, paths, shell)
     yield from under_load(db, paths, shell)
     if chromium() is None:
-        print("no chromium is installed here: nothing is said of what a browser shows", file=sys.stderr)
+        print("no chromium is installed here: pages are not measured in a browser", file=sys.stderr)
         return
     with browsing() as browser:
         yield from in_browser(db, paths, shell, browser)
         yield from report(shell, browser)
 
 
-def _filled(db: Path, seconds: float) -> str:
+def _describe_store(db: Path, seconds: float) -> str:
     ((count,),) = query(db, "SELECT count(*) FROM records")[1]
     return f"{count:,} records, {db.stat().st_size / 1e9:.2f} GB; filled in {seconds:.0f} s"
 
@@ -112,8 +114,8 @@ def at_server(db: Path, paths: Paths, shell: Shell) -> Iterator[Row]:
             _ask(served.address, "/assets/style.css")  # it is up
             first, size = _ask(served.address, path)
             warm = median(_ask(served.address, path)[0] for _ in range(TIMES))
-        said = f"{1000 * first:.0f} ms cold, {1000 * warm:.0f} ms warm; {size / 1000:,.0f} kB"
-        yield Row(f"{what}, at the server", "under 500 ms", said, max(first, warm) < AT_SERVER)
+        times = f"{1000 * first:.0f} ms cold, {1000 * warm:.0f} ms warm; {size / 1000:,.0f} kB"
+        yield Row(f"{what}, at the server", "under 500 ms", times, max(first, warm) < AT_SERVER)
 
 
 def _ask(address: str, path: str) -> tuple[float, int]:
@@ -133,12 +135,12 @@ def in_browser(db: Path, paths: Paths, shell: Shell, browser: Browser) -> Iterat
     with Served(db, environ=shell.environ) as served:
         for what, path in paths.items():
             if not path.startswith("/api"):
-                times = [_opened(browser, served.address + path)[0] for _ in range(PAINTS)]
-                said = f"{1000 * times[0]:.0f} ms at first, {1000 * median(times):.0f} ms as a median"
-                yield Row(f"{what}, first paint in chromium", "under 2 s", said, max(times) < TO_PAINT)
+                times = [_open_page(browser, served.address + path)[0] for _ in range(PAINTS)]
+                paints = f"{1000 * times[0]:.0f} ms at first, {1000 * median(times):.0f} ms as a median"
+                yield Row(f"{what}, first paint in chromium", "under 2 s", paints, max(times) < TO_PAINT)
 
 
-def _opened(browser: Browser, address: str) -> tuple[float, float]:
+def _open_page(browser: Browser, address: str) -> tuple[float, float]:
     """Return the seconds to the first paint and until all is loaded, in a browser with an empty cache."""
     with browser.new_context() as context:
         page = context.new_page()
@@ -157,11 +159,11 @@ def under_load(db: Path, paths: Paths, shell: Shell) -> Iterator[Row]:
         with _module("read", served.address, *paths.values(), *bounds, shell=shell) as readers:
             read = decode(readers.communicate()[0], type=Read)
         written = decode(writer.communicate()[0], type=Written)
-    yield from _said_of(read)
+    yield from _load_rows(read)
     run = run_of(number, 0).id
     ((stored,),) = query(db, f"SELECT count(*) FROM records WHERE run_id = '{run}'")[1]
-    said = f"{stored:,} of {written.records:,}, {written.records / written.seconds:.0f} a second"
-    yield Row("records written meanwhile by another process", "all of them stored", said, stored == written.records)
+    counts = f"{stored:,} of {written.records:,}, {written.records / written.seconds:.0f} a second"
+    yield Row("records written meanwhile by another process", "all of them stored", counts, stored == written.records)
 
 
 def _module(*command: str, shell: Shell) -> subprocess.Popen[str]:
@@ -176,12 +178,12 @@ def _module(*command: str, shell: Shell) -> subprocess.Popen[str]:
     )
 
 
-def _said_of(read: Read) -> Iterator[Row]:
+def _load_rows(read: Read) -> Iterator[Row]:
     errors = sum(read.errors.values())
-    told = "; ".join(f"{count} x {error}" for error, count in list(read.errors.items())[:5])
+    examples = "; ".join(f"{count} x {error}" for error, count in list(read.errors.items())[:5])
     what = f"{READERS} readers at once over a mix of these pages, while a run is being written"
-    said = f"{len(read.times):,} answers, {errors} errors {told}".strip()
-    yield Row(what, "no error", said, errors == 0 and bool(read.times))
+    answers = f"{len(read.times):,} answers, {errors} errors {examples}".strip()
+    yield Row(what, "no error", answers, errors == 0 and bool(read.times))
     if len(read.times) > 1:
         cuts = quantiles(read.times, n=20)
         rate = f"{len(read.times) / read.seconds:.0f} a second, {read.bytes / read.seconds / 1e6:.1f} MB a second"
@@ -201,10 +203,10 @@ def report(shell: Shell, browser: Browser) -> Iterator[Row]:
     size = file.stat().st_size
     yield Row(f"`opmark report` of {REPORTED:,} cases", "", f"{seconds:.1f} s", None)
     yield Row("its file", "under 6 MB", f"{size / 1e6:.2f} MB", size < REPORT_BYTES)
-    opened = [_opened(browser, file.as_uri()) for _ in range(PAINTS)]
-    paint, loaded = (median(times) for times in zip(*opened, strict=True))
-    said = f"{paint:.2f} s to the first paint, {loaded:.2f} s until loaded"
-    yield Row("opening it in chromium", "2 s", said, loaded < TO_PAINT)
+    opened = [_open_page(browser, file.as_uri()) for _ in range(PAINTS)]
+    paint, loaded = (median(values) for values in zip(*opened, strict=True))
+    times = f"{paint:.2f} s to the first paint, {loaded:.2f} s until loaded"
+    yield Row("opening it in chromium", "2 s", times, loaded < TO_PAINT)
 
 
 def main() -> None:
@@ -212,10 +214,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--cases", type=int, default=CASES)
     parser.add_argument("--db", type=Path, help="a store of benchmarks.many_runs; a run is written into it")
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     bystanders = Bystanders()
     with tempfile.TemporaryDirectory() as folder:
-        table = rows(Shell(Path(folder)), told.runs, told.cases, told.db)
+        table = rows(Shell(Path(folder)), arguments.runs, arguments.cases, arguments.db)
     print(markdown(table))
     print(f"\nOther processes took {bystanders.share():.0%} of the cores meanwhile.")
 

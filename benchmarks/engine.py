@@ -19,7 +19,7 @@ from opmark.worker.measure.sampler import HostSampler
 
 REPEATS = 5
 EMPTY = partial(operator.truth, None)
-# Long enough that the cost that is taken off is a small part of it.
+# Long enough that the subtracted cost of the clock is a small part of it.
 SHORT = partial(sum, range(1000))
 
 
@@ -32,7 +32,7 @@ def rows(shell: Shell) -> list[Row]:
     outside = median((wall - inside_the_clock(m)) / len(m.samples) for m, wall in found)
     share = median(1 - inside_the_clock(m) / wall for m, wall in found)
     return [
-        Row("the clock's own cost, taken off", "", _costs(clock.overhead(1) - per_call, per_call), None),
+        Row("the clock's own cost, which is subtracted", "", _costs(clock.overhead(1) - per_call, per_call), None),
         Row("what is left of a call that does nothing", "", seconds(left), None),
         Row("the engine outside the clock", "", f"{seconds(outside)} a sample ({100 * share:.1f} % of its time)", None),
     ]

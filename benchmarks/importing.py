@@ -17,18 +17,18 @@ REPEATS = 3
 
 def rows(shell: Shell) -> list[Row]:
     return [row for name, content in (("PARAM", _param), ("ByteMicroPerf", _bytemicroperf))
-            for row in _imported(shell, name, content)]  # fmt: skip
+            for row in _import_rows(shell, name, content)]  # fmt: skip
 
 
-def _imported(shell: Shell, name: str, content: Callable[[], Any]) -> list[Row]:
+def _import_rows(shell: Shell, name: str, content: Callable[[], Any]) -> list[Row]:
     path = shell.folder / f"{name.lower()}.json"
     path.write_text(json.dumps(content(), indent=2))
     took = []
     for _ in range(REPEATS):
         started = time.perf_counter()
-        taken = read_workload(path)
+        workload = read_workload(path)
         took.append(time.perf_counter() - started)
-        assert len(taken.cases) == CASES, taken.problems[:1]
+        assert len(workload.cases) == CASES, workload.problems[:1]
     whole = min(shell.time(OPMARK, "import", str(path), "-o", str(shell.folder / "o.json")) for _ in range(REPEATS))
     what = f"importing {path.stat().st_size / 1e6:.1f} MB of {name}, {CASES:,} cases"
     target = f"less than {TARGET:g} s"

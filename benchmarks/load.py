@@ -1,9 +1,9 @@
-"""Many readers of a dashboard, and somebody who writes meanwhile; each is a process of its own.
+"""Many readers of a dashboard, and a writer at the same time, each as a process of its own.
 
     python -m benchmarks.load read http://127.0.0.1:8000 --readers 50 --requests 1500 --seconds 30 / /coverage
     python -m benchmarks.load write many.db RUN --records 10000
 
-Both end by themselves; the writer also when its standard input is closed. Both print what they did as JSON.
+Both end by themselves; the writer also if its standard input is closed. Both print their results as JSON.
 """
 
 from __future__ import annotations
@@ -97,15 +97,15 @@ class Readers:
 
 def write(db: str, number: int, limit: int) -> Written:
     """Write a run as `opmark run` does, up to a limit or until standard input is closed."""
-    told = Event()
-    Thread(target=lambda: (sys.stdin.read(), told.set()), daemon=True).start()
+    closed = Event()
+    Thread(target=lambda: (sys.stdin.read(), closed.set()), daemon=True).start()
     made = list(records(limit))[:limit]
     run = run_of(number, len(made), "written meanwhile")
     start, done = time.perf_counter(), 0
     with closing(open_sql(db, create=True)) as store:
         store.begin(run)
         print("began", flush=True)
-        while done < len(made) and not told.wait(PAUSE):
+        while done < len(made) and not closed.wait(PAUSE):
             for record in made[done : done + AT_ONCE]:
                 store.append(run.id, record)
                 done += 1
@@ -114,22 +114,23 @@ def write(db: str, number: int, limit: int) -> Written:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
-    doing = parser.add_subparsers(required=True, dest="doing")
-    reading = doing.add_parser("read")
+    commands = parser.add_subparsers(required=True, dest="command")
+    reading = commands.add_parser("read")
     reading.add_argument("address")
     reading.add_argument("paths", nargs="+")
     reading.add_argument("--readers", type=int, default=50)
     reading.add_argument("--requests", type=int, default=1_500)
     reading.add_argument("--seconds", type=float, default=30.0)
-    writing = doing.add_parser("write")
+    writing = commands.add_parser("write")
     writing.add_argument("db")
-    writing.add_argument("number", type=int, help="of the run, from 0")
+    writing.add_argument("number", type=int, help="number of the run, from 0")
     writing.add_argument("--records", type=int, default=10_000)
-    told = parser.parse_args()
-    if told.doing == "read":
-        done: Read | Written = Readers(told.address, told.paths, told.requests, told.seconds).read(told.readers)
+    arguments = parser.parse_args()
+    if arguments.command == "read":
+        readers = Readers(arguments.address, arguments.paths, arguments.requests, arguments.seconds)
+        done: Read | Written = readers.read(arguments.readers)
     else:
-        done = write(told.db, told.number, told.records)
+        done = write(arguments.db, arguments.number, arguments.records)
     print(encode(done).decode())
 
 

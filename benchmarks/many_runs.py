@@ -1,4 +1,4 @@
-"""A store of many runs, made up and filled in a hurry: rows are encoded once and used again, run by run.
+"""Makes a store of many simulated runs quickly: rows are encoded once and used again for every run.
 
     python -m benchmarks.many_runs many.db --runs 200 --cases 10000
 

@@ -1,4 +1,4 @@
-"""Peak memory of the worker against what the operator itself needs."""
+"""Peak memory of the worker relative to the need of the operator itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.common import OPMARK, Row, Shell
 from opmark.units import count_bytes
 
 EXCESS = 0.10
-# Tensors of 200 MiB, and the same operator with next to nothing.
+# Parameters for tensors of 200 MiB, and for tiny ones, which show the memory of the worker alone.
 OPERATORS = {
     "add": (["shape=51200x1024"], ["shape=4x4"]),
     "softmax": (["shape=51200x1024"], ["shape=4x4"]),
@@ -44,8 +44,8 @@ def _row(shell: Shell, op: str, large: list[str], tiny: list[str]) -> Row:
 
 def _run(shell: Shell, op: str, params: list[str]) -> tuple[dict[str, Any], int]:
     """Return the record of one case, and the peak memory of its worker, start-up included."""
-    named = [part for param in params for part in ("-p", param)]
-    command = [OPMARK, "run", op, *named, "--effort", "quick", "--json", "--db", str(shell.db)]
+    options = [part for param in params for part in ("-p", param)]
+    command = [OPMARK, "run", op, *options, "--effort", "quick", "--json", "--db", str(shell.db)]
     with subprocess.Popen(
         command, env=shell.environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:

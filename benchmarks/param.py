@@ -1,7 +1,7 @@
-"""PARAM's example configs through `opmark param` and, where a checkout is at hand, through PARAM itself.
+"""Runs PARAM's example configs with `opmark param` and, if there is a checkout, with PARAM itself.
 
-OPMARK_PARAM names a folder with PARAM's package (`param_bench`, or `python` of train/compute). They run in turns:
-what the machine does meanwhile hits both. `python -m benchmarks.param` prints what both report of each case.
+OPMARK_PARAM names a folder with PARAM's package (`param_bench`, or `python` of train/compute). Both run in turns, so
+that drift of the machine affects both. `python -m benchmarks.param` prints the results of both for each case.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ EXAMPLES = (
 
 def rows(shell: Shell) -> list[Row]:
     first, *sweeps = EXAMPLES
-    return [_help(shell), _start(shell, first), *(_walls(shell, example) for example in sweeps), *_reported(shell)]
+    return [_help(shell), _start(shell, first), *(_walls(shell, example) for example in sweeps), *_reported_rows(shell)]
 
 
 def _help(shell: Shell) -> Row:
@@ -135,19 +135,20 @@ class Pair(NamedTuple):
     param: float
 
 
-def _reported(shell: Shell) -> list[Row]:
+def _reported_rows(shell: Shell) -> list[Row]:
     found = []
     for example in EXAMPLES[1:]:
-        pairs = list(compared(shell, example))
+        pairs = list(compare_reports(shell, example))
         if pairs:
             ratios = sorted(pair.opmark / pair.param for pair in pairs)
-            said = f"median {median(ratios):.3f}, from {ratios[0]:.3f} to {ratios[-1]:.3f}"
-            found.append(Row(f"reported times over PARAM's, {example.name}, {' '.join(COUNTS)}", "", said, None))
+            text = f"median {median(ratios):.3f}, from {ratios[0]:.3f} to {ratios[-1]:.3f}"
+            found.append(Row(f"reported times over PARAM's, {example.name}, {' '.join(COUNTS)}", "", text, None))
     return found
 
 
-def compared(shell: Shell, example: Example) -> Iterator[Pair]:
-    """opmark, PARAM, and the smaller of two rounds of each; nothing where PARAM is not at hand."""
+def compare_reports(shell: Shell, example: Example) -> Iterator[Pair]:
+    """Yield the smaller median of two rounds of opmark and of PARAM for each case; nothing without a checkout of
+    PARAM."""
     if not _param(shell, example):
         return
     times: dict[str, dict[str, list[float]]] = {"opmark": {}, "PARAM": {}}
@@ -170,13 +171,13 @@ def _shapes(args: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Every case of every example, as a table."""
+    """Print a table of all cases of all examples."""
     if not os.environ.get(VARIABLE):
         raise SystemExit(f"{VARIABLE} names the folder with PARAM's package")
     print("| operator | id | arguments | opmark | PARAM | ratio |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for example in EXAMPLES:
-            for pair in compared(Shell(Path(folder)), example):
+            for pair in compare_reports(Shell(Path(folder)), example):
                 figures = f"{pair.opmark * 1e3:.2f} µs | {pair.param * 1e3:.2f} µs | {pair.opmark / pair.param:.3f}"
                 print(f"| {next(iter(example.config))} | {pair.id} | {pair.shapes} | {figures} |")
 

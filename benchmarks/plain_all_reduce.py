@@ -1,4 +1,4 @@
-"""A loop as people write it, started by torchrun: prints the slowest rank's seconds per call of all_reduce on gloo."""
+"""A plain loop, started by torchrun, that prints the slowest rank's seconds per call of all_reduce on gloo."""
 
 from __future__ import annotations
 

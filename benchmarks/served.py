@@ -18,8 +18,8 @@ _PATIENCE = 60.0
 class Served:
     def __init__(self, db: str | Path, *options: str, environ: Mapping[str, str]) -> None:
         command = [OPMARK, "serve", "--db", str(db), "--port", "0", *options]
-        self.said: list[str] = []
-        """Return all lines so far, of both outputs."""
+        self.output: list[str] = []
+        """All lines so far, of both outputs."""
         self.address = ""
         self._heard = Event()
         self._process = subprocess.Popen(
@@ -30,7 +30,7 @@ class Served:
         self._heard.wait(_PATIENCE)
         if not self.address:
             self.stop()
-            raise RuntimeError(f"{' '.join(command)}: named no address\n{''.join(self.said)}")
+            raise RuntimeError(f"{' '.join(command)}: named no address\n{''.join(self.output)}")
 
     @property
     def pid(self) -> int:
@@ -55,7 +55,7 @@ class Served:
         assert self._process.stdout
         with self._process.stdout as lines:
             for line in lines:
-                self.said.append(line)
+                self.output.append(line)
                 found = _ADDRESS.search(line)
                 if found and not self.address:
                     self.address = found.group()

@@ -14,11 +14,13 @@ TARGET = 180.0
 
 
 def rows(shell: Shell) -> list[Row]:
-    guests = {environments.VARIABLE: str(environments.folder())}  # the user's own: making them is not part of it
+    guests = {
+        environments.VARIABLE: str(environments.folder())
+    }  # those of the user, because making them is not measured
     shell.environ |= guests
-    wanted = ("--backend", "all", "--size", "typical", "--effort", "quick", "--json")
+    options = ("--backend", "all", "--size", "typical", "--effort", "quick", "--json")
     since = time.perf_counter()
-    printed = shell.run(OPMARK, "run", *OPERATORS, *wanted, codes=(0, 1))
+    printed = shell.run(OPMARK, "run", *OPERATORS, *options, codes=(0, 1))
     seconds = time.perf_counter() - since
     records = [json.loads(line) for line in printed.splitlines()]
     measured = [record for record in records if record["status"] == "ok"]

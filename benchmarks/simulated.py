@@ -1,6 +1,6 @@
-"""Simulated sessions and nights, of which the truth is known, for the benchmarks and the tests.
+"""Simulated sessions and nights with known effects, for the benchmarks and the tests.
 
-The unit is the process: the logarithm of its median is that of the truth, plus chance, plus what drifts meanwhile.
+The unit is the process: the logarithm of its median is that of the true time, plus noise, plus drift.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DRIFTS: dict[str, Shape] = {
     "in the first pairs": lambda draw, processes: np.minimum(np.arange(processes) / (2 * STAGES[0] - 1), 1),
 }
 _TRUTH = 1e-5
-# ABBA ABBA ...: which processes are B's.
+# The processes of B in the order ABBA ABBA ...
 _B = np.tile([False, True, True, False], STAGES[-1] // 2)
 
 
@@ -79,13 +79,13 @@ class Session(NamedTuple):
         return np.asarray(np.round(short / self.tick) * self.tick)
 
 
-class Ended(NamedTuple):
+class SessionResult(NamedTuple):
     verdict: Verdict
     processes: int
     """Processes per side."""
 
 
-Rule = Callable[[Session, np.random.Generator], Ended]
+Rule = Callable[[Session, np.random.Generator], SessionResult]
 
 
 def shares(rule: Rule, session: Session, trials: int, seed: int = 8) -> tuple[dict[Verdict, float], float]:
@@ -116,7 +116,7 @@ def verdicts(a: Medians, b: Medians, session: str = "", **how: float) -> list[Ve
     return [pair.verdict for pair in sorted(found.pairs, key=lambda pair: int(pair.case.partition(" ")[2]))]
 
 
-def live(session: Session, draw: np.random.Generator, stages: tuple[int, ...] = STAGES) -> Ended:
+def compare_live(session: Session, draw: np.random.Generator, stages: tuple[int, ...] = STAGES) -> SessionResult:
     """Compare in turns and in stages until a verdict, as `opmark ab` does, with the drift of the longest session."""
     is_b = _B[: 2 * stages[-1]]
     medians = session.medians(draw, is_b)
@@ -125,11 +125,11 @@ def live(session: Session, draw: np.random.Generator, stages: tuple[int, ...] = 
         (verdict,) = verdicts([a[:pairs]], [b[:pairs]], "turns")
         if verdict != "undecided":
             break
-    return Ended(verdict, pairs)
+    return SessionResult(verdict, pairs)
 
 
-def many(session: Session, draw: np.random.Generator, cases: int = 100) -> Ended:
-    """The same over many cases, as `opmark ab` has them: one verdict for all, which is that of any difference."""
+def compare_many(session: Session, draw: np.random.Generator, cases: int = 100) -> SessionResult:
+    """Compare many cases at once, as `opmark ab` does; the verdict is that of any case that differs."""
     medians = [session.medians(draw, _B) for _ in range(cases)]
     done = np.full(cases, STAGES[0])
     found: list[Verdict] = ["undecided"] * cases
@@ -140,24 +140,24 @@ def many(session: Session, draw: np.random.Generator, cases: int = 100) -> Ended
         if "undecided" not in found:
             break
     called = [one for one in found if one in ("slower", "faster")]
-    return Ended(called[0] if called else "same", int(done.max()))
+    return SessionResult(called[0] if called else "same", int(done.max()))
 
 
-def stored(session: Session, draw: np.random.Generator, processes: int, **how: float) -> Ended:
+def compare_stored(session: Session, draw: np.random.Generator, processes: int, **how: float) -> SessionResult:
     """Compare two runs, all of A and then all of B, as `opmark compare` does."""
     is_b = np.arange(2 * processes) >= processes
     medians = session.medians(draw, is_b)
     (verdict,) = verdicts([medians[~is_b]], [medians[is_b]], **how)
-    return Ended(verdict, processes)
+    return SessionResult(verdict, processes)
 
 
-def lone(
+def compare_single(
     session: Session, draw: np.random.Generator, cases: int = 20, loud: int = 0, past: int = 4
 ) -> tuple[list[Verdict], list[Verdict]]:
-    """Runs of one process each, of identical code, in a store; the last two compared: verdicts of those `loud` cases
-    whose processes differ by 4 %, and of the rest."""
-    store, here = MemoryStore(), Environment.of({"cpu": "simulated", "backend": "null", "threads": 1})
-    store.add_environment(here)
+    """Compare the last two of several runs of one process each, of identical code; return the verdicts of the `loud`
+    cases, whose processes differ by 4 %, and of the others."""
+    store, environment = MemoryStore(), Environment.of({"cpu": "simulated", "backend": "null", "threads": 1})
+    store.add_environment(environment)
     ops = [Case.of("op", {"shape": [i]}, "forward") for i in range(cases)]
     settings = Settings(1, "quick", EFFORTS["quick"])
     noisy = session._replace(spread=0.04)
@@ -167,7 +167,8 @@ def lone(
             (median,) = (noisy if i < loud else session).medians(draw, np.array([False])).tolist()
             found = (Measurement("latency", "warm", "virtual", [median], 1, 0.0, 1, 0.0, "count"),)
             store.append(
-                f"run {night}", Record(Task(case, "null", "null", settings), "ok", "", found, environment=here.id)
+                f"run {night}",
+                Record(Task(case, "null", "null", settings), "ok", "", found, environment=environment.id),
             )
     b, a = (side_of(store, run) for run in store.runs()[:2])
     pairs = {pair.case: pair.verdict for pair in compare(a, b, {}).pairs}
@@ -175,22 +176,28 @@ def lone(
     return every[:loud], every[loud:]
 
 
-def pooled(session: Session, draw: np.random.Generator, processes: int = 10, iterations: int = 50) -> Ended:
+def compare_pooled(
+    session: Session, draw: np.random.Generator, processes: int = 10, iterations: int = 50
+) -> SessionResult:
     """Pool all iterations of a side in a rank-sum test, as many tools do; in turns, which favours the rule."""
     is_b = _B[: 2 * processes]
     medians = session.medians(draw, is_b)
     times = medians[:, None] * np.exp(draw.normal(0, session.within, (2 * processes, iterations)))
     a, b = times[~is_b].ravel(), times[is_b].ravel()
     different = rank_sum_p(a.tolist(), b.tolist()) < ALPHA
-    return Ended(("slower" if np.median(b) > np.median(a) else "faster") if different else "undecided", processes)
+    return SessionResult(
+        ("slower" if np.median(b) > np.median(a) else "faster") if different else "undecided", processes
+    )
 
 
-def threshold(session: Session, draw: np.random.Generator, processes: int = 10, by: float = 0.07) -> Ended:
+def compare_by_threshold(
+    session: Session, draw: np.random.Generator, processes: int = 10, by: float = 0.07
+) -> SessionResult:
     """Compare the medians with a fixed threshold; in turns, which favours the rule."""
     is_b = _B[: 2 * processes]
     medians = session.medians(draw, is_b)
     ratio = np.median(medians[is_b]) / np.median(medians[~is_b])
-    return Ended("slower" if ratio > 1 + by else "faster" if ratio < 1 - by else "undecided", processes)
+    return SessionResult("slower" if ratio > 1 + by else "faster" if ratio < 1 - by else "undecided", processes)
 
 
 class Nights(NamedTuple):

@@ -1,4 +1,4 @@
-"""How often verdicts and change points are wrong, in simulations of which the truth is known, beside other tools.
+"""Error rates of verdicts and change points in simulations with known effects, compared with other tools.
 
     python -m benchmarks.statistics
 
@@ -25,13 +25,13 @@ from benchmarks.simulated import (
     Rule,
     Session,
     Values,
-    live,
-    lone,
-    many,
-    pooled,
+    compare_by_threshold,
+    compare_live,
+    compare_many,
+    compare_pooled,
+    compare_single,
+    compare_stored,
     shares,
-    stored,
-    threshold,
 )
 from opmark.stats.change_point import change_points, early_warning
 
@@ -60,15 +60,15 @@ STEP = 0.03
 PLACES = {"in the middle": 50, "10 nights before the end": 90, "5 nights before the end": 95}
 
 
-class Tried(NamedTuple):
-    """A rule for two sides, and how often it is tried in which drifts."""
+class Trial(NamedTuple):
+    """A rule for two sides, with the number of trials and the drifts in which it is tried."""
 
     rule: Rule
     trials: int = TRIALS
     drifts: Sequence[str] = DRIFTING
 
 
-class Judged(NamedTuple):
+class RuleShares(NamedTuple):
     """Shares of verdicts of a rule."""
 
     false: tuple[float, ...]
@@ -83,28 +83,31 @@ class Judged(NamedTuple):
     """Mean number of processes per side, for identical code at 0.5 % spread."""
 
 
-RULES: dict[str, Tried] = {
-    "`ab`: in turns, 5 to 20 processes a side": Tried(live),
-    "in turns, 10 processes a side": Tried(partial(live, stages=(10,))),
-    **{f"`compare`: one after the other, {k} a side": Tried(partial(stored, processes=k)) for k in (4, 5, 10, 20)},
-    "`compare`, 10 a side, nothing drifts": Tried(partial(stored, processes=10, drift=0.0), drifts=("none",)),
-    "Mann-Whitney over pooled iterations, p < 0.01": Tried(pooled, FEWER),
-    "medians differ by more than 7 %": Tried(threshold),
+RULES: dict[str, Trial] = {
+    "`ab`: in turns, 5 to 20 processes a side": Trial(compare_live),
+    "in turns, 10 processes a side": Trial(partial(compare_live, stages=(10,))),
+    **{
+        f"`compare`: one after the other, {k} a side": Trial(partial(compare_stored, processes=k))
+        for k in (4, 5, 10, 20)
+    },
+    "`compare`, 10 a side, nothing drifts": Trial(partial(compare_stored, processes=10, drift=0.0), drifts=("none",)),
+    "Mann-Whitney over pooled iterations, p < 0.01": Trial(compare_pooled, FEWER),
+    "medians differ by more than 7 %": Trial(compare_by_threshold),
 }
 
 
-def judged(tried: Tried) -> Judged:
+def judge_rule(trial: Trial) -> RuleShares:
     """Try a rule: false verdicts under drift, and real differences without drift, which might cancel them."""
 
     def wrong(spread: float, drift: str) -> float:
-        found, _ = shares(tried.rule, Session(spread, drift), tried.trials)
+        found, _ = shares(trial.rule, Session(spread, drift), trial.trials)
         return found["faster"] + found["slower"]
 
-    false = tuple(max(wrong(spread, drift) for drift in tried.drifts) for spread in SPREADS)
-    two, _ = shares(tried.rule, Session(0.005, effect=0.02), tried.trials)
-    five, _ = shares(tried.rule, Session(0.01, effect=0.05), tried.trials)
-    _, processes = shares(tried.rule, Session(0.005, tried.drifts[0]), tried.trials)
-    return Judged(false, two["slower"], five["slower"], two["same"], processes)
+    false = tuple(max(wrong(spread, drift) for drift in trial.drifts) for spread in SPREADS)
+    two, _ = shares(trial.rule, Session(0.005, effect=0.02), trial.trials)
+    five, _ = shares(trial.rule, Session(0.01, effect=0.05), trial.trials)
+    _, processes = shares(trial.rule, Session(0.005, trial.drifts[0]), trial.trials)
+    return RuleShares(false, two["slower"], five["slower"], two["same"], processes)
 
 
 class Alarms(NamedTuple):
@@ -137,13 +140,13 @@ def detectors(folder: Path) -> tuple[list[Alarms], str]:
     return plain[:1] + theirs + plain[1:], f"asv {asv.version}, one value a night."
 
 
-def alarmed(detector: Alarms, nights: Nights, count: int = SERIES) -> float:
+def alarm_share(detector: Alarms, nights: Nights, count: int = SERIES) -> float:
     """Return the share of unchanged series with an alarm."""
     draw = np.random.default_rng(8)
     return sum(map(bool, detector.find([nights.series(draw) for _ in range(count)]))) / count
 
 
-def located(detector: Alarms, nights: Nights, at: int, step: float = STEP, count: int = SERIES) -> float:
+def location_share(detector: Alarms, nights: Nights, at: int, step: float = STEP, count: int = SERIES) -> float:
     """Return the share of series in which the step is found within two nights."""
     return found_all(detector, nights, {at: step}, count)
 
@@ -155,7 +158,7 @@ def found_all(detector: Alarms, nights: Nights, steps: dict[int, float], count: 
     return sum(all(any(abs(night - at) <= NEAR for night in found) for at in steps) for found in alarms) / count
 
 
-def warned(nights: Nights) -> tuple[float, float]:
+def warning_shares(nights: Nights) -> tuple[float, float]:
     """Return early warnings per night of unchanged series, and the share of +5 % that is seen after two nights."""
     draw = np.random.default_rng(10)
     quiet = [nights.series(draw).tolist() for _ in range(WATCHED)]
@@ -165,7 +168,7 @@ def warned(nights: Nights) -> tuple[float, float]:
     return false / (WATCHED * len(looks)), sum(map(early_warning, slow)) / SERIES
 
 
-class Detected(NamedTuple):
+class DetectorShares(NamedTuple):
     """Shares of alarms of a detector."""
 
     false: tuple[float, ...]
@@ -176,27 +179,27 @@ class Detected(NamedTuple):
     """The same in nights that are neither independent nor without outliers."""
 
 
-def detected(detector: Alarms) -> Detected:
-    false = (alarmed(detector, nights) for nights in KINDS.values())
-    steps = ((located(detector, nights, at) for at in PLACES.values()) for nights in (Nights(), KINDS["both"]))
-    return Detected(tuple(false), *map(tuple, steps))
+def judge_detector(detector: Alarms) -> DetectorShares:
+    false = (alarm_share(detector, nights) for nights in KINDS.values())
+    steps = ((location_share(detector, nights, at) for at in PLACES.values()) for nights in (Nights(), KINDS["both"]))
+    return DetectorShares(tuple(false), *map(tuple, steps))
 
 
 def rows(shell: Shell) -> list[Row]:
-    detectors_found, _ = _detected(shell.folder)
-    return [*_verdict_rows(_judged()), *_hard_rows(), *_history_rows(detectors_found)]
+    detectors_found, _ = _judge_detectors(shell.folder)
+    return [*_verdict_rows(_judge_rules()), *_hard_rows(), *_history_rows(detectors_found)]
 
 
-def _judged() -> dict[str, Judged]:
-    return {name: judged(tried) for name, tried in RULES.items()}
+def _judge_rules() -> dict[str, RuleShares]:
+    return {name: judge_rule(trial) for name, trial in RULES.items()}
 
 
-def _detected(folder: Path) -> tuple[dict[str, Detected], str]:
+def _judge_detectors(folder: Path) -> tuple[dict[str, DetectorShares], str]:
     known, line = detectors(folder)
-    return {detector.name: detected(detector) for detector in known}, line
+    return {detector.name: judge_detector(detector) for detector in known}, line
 
 
-def _verdict_rows(found: dict[str, Judged]) -> list[Row]:
+def _verdict_rows(found: dict[str, RuleShares]) -> list[Row]:
     staged, ten, *stored_names, steady, ranks, fixed = found
     false = "false verdicts on identical code, 2 % drift"
     return [
@@ -224,12 +227,15 @@ def _wrong(rule: Rule, session: Session, trials: int = TRIALS) -> float:
 def _hard_rows() -> list[Row]:
     """Try situations in which rules may fail that pass with normal noise and single cases."""
     false = "false verdicts on identical code"
-    rules = (live, *(partial(stored, processes=k) for k in (3, 4, 5, 10)))
+    rules = (compare_live, *(partial(compare_stored, processes=k) for k in (3, 4, 5, 10)))
     states = [max(_wrong(rule, Session(0.002, states=share)) for share in (0.2, 0.5)) for rule in rules]
-    coarse = [_wrong(rule, Session(0.001, effect=0.006, tick=32e-9)) for rule in (live, partial(stored, processes=5))]
+    coarse = [
+        _wrong(rule, Session(0.001, effect=0.006, tick=32e-9))
+        for rule in (compare_live, partial(compare_stored, processes=5))
+    ]
     alike = [
         max(
-            shares(partial(stored, processes=k), Session(0.003, drift, effect=0.05), FEWER)[0]["same"]
+            shares(partial(compare_stored, processes=k), Session(0.003, drift, effect=0.05), FEWER)[0]["same"]
             for drift in DRIFTS
         )
         for k in (4, 5, 10)
@@ -237,22 +243,22 @@ def _hard_rows() -> list[Row]:
     return [
         _row(f"{false}, processes in two states 5 % apart, `ab`, `compare` 3, 4, 5 and 10 a side", states, most=0.02),
         _row(f"any {false}, 100 cases at once, `ab`, 1 and 2 % spread",
-             [_wrong(many, Session(spread), SESSIONS) for spread in (0.01, 0.02)], most=0.05),
-        _row(f"{false}, single processes, noise learnt from 4 runs: loud ones among quiet ones; in two states", _lone(),
-             most=0.02),
+             [_wrong(compare_many, Session(spread), SESSIONS) for spread in (0.01, 0.02)], most=0.05),
+        _row(f"{false}, single processes, noise learnt from 4 runs: loud ones among quiet ones; in two states",
+             _single_process_errors(), most=0.02),
         _row("0.6 % called a difference with ticks of 32 ns at 1 to 2 µs, `ab`, `compare` 5 a side", coarse, most=0.01),
         _row("+5 % called the same, worst drift, `compare` 4, 5 and 10 a side", alike, most=0.01),
     ]  # fmt: skip
 
 
-def _lone() -> list[float]:
+def _single_process_errors() -> list[float]:
     draw = np.random.default_rng(8)
-    loud = [one for _ in range(SESSIONS) for one in lone(Session(0.003), draw, loud=6)[0]]
-    states = [one for _ in range(SESSIONS) for one in lone(Session(0.003, states=0.2, slower=0.06), draw)[1]]
+    loud = [one for _ in range(SESSIONS) for one in compare_single(Session(0.003), draw, loud=6)[0]]
+    states = [one for _ in range(SESSIONS) for one in compare_single(Session(0.003, states=0.2, slower=0.06), draw)[1]]
     return [sum(one in ("slower", "faster") for one in found) / len(found) for found in (loud, states)]
 
 
-def _history_rows(found: dict[str, Detected]) -> list[Row]:
+def _history_rows(found: dict[str, DetectorShares]) -> list[Row]:
     made = []
     for name, one in found.items():
         ours = name == "opmark"
@@ -265,12 +271,12 @@ def _history_rows(found: dict[str, Detected]) -> list[Row]:
 
 
 def _row(what: str, measured: Sequence[float], least: float | None = None, most: float | None = None) -> Row:
-    shown = ", ".join(map(_percent, measured))
+    text = ", ".join(map(_percent, measured))
     if least is not None:
-        return Row(what, f"at least {100 * least:.0f} %", shown, min(measured) >= least)
+        return Row(what, f"at least {100 * least:.0f} %", text, min(measured) >= least)
     if most is not None:
-        return Row(what, f"at most {100 * most:.0f} %", shown, max(measured) <= most)
-    return Row(what, "", shown, None)
+        return Row(what, f"at most {100 * most:.0f} %", text, max(measured) <= most)
+    return Row(what, "", text, None)
 
 
 def _percent(share: float) -> str:
@@ -279,9 +285,9 @@ def _percent(share: float) -> str:
 
 def main() -> None:
     begun = time.perf_counter()
-    verdicts = _judged()
+    verdicts = _judge_rules()
     with tempfile.TemporaryDirectory() as folder:
-        series, line = _detected(Path(folder))
+        series, line = _judge_detectors(Path(folder))
     print(markdown([*_verdict_rows(verdicts), *_hard_rows(), *_history_rows(series)]), end="\n\n")
     print(_verdict_table(verdicts), _history_table(series), line, _shapes_table(), sep="\n\n")
     print(f"{time.perf_counter() - begun:.0f} s", file=sys.stderr)
@@ -291,17 +297,17 @@ def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *body))
 
 
-def _verdict_table(found: dict[str, Judged]) -> str:
+def _verdict_table(found: dict[str, RuleShares]) -> str:
     head = ["rule", *(f"false, {100 * spread:g} % spread" for spread in SPREADS)]
     head += ["+2 % found (0.5 %)", "+5 % found (1 %)", "+2 % called the same", "processes a side"]
     body = []
     for name, one in found.items():
-        shown = [*one.false, one.two, one.five, one.same]
-        body.append([name, *map(_percent, shown), f"{one.processes:.1f}"])
+        values = [*one.false, one.two, one.five, one.same]
+        body.append([name, *map(_percent, values), f"{one.processes:.1f}"])
     return _table(head, body)
 
 
-def _history_table(found: dict[str, Detected]) -> str:
+def _history_table(found: dict[str, DetectorShares]) -> str:
     head = ["detector", *(f"false: {kind}" for kind in KINDS), *(f"+3 % {place}" for place in PLACES)]
     head += [f"both, +3 % {place}" for place in PLACES]
     body = [[name, *map(_percent, [*one.false, *one.located, *one.hard])] for name, one in found.items()]
@@ -313,19 +319,19 @@ def _shapes_table() -> str:
     ours = Alarms("opmark", _ours)
     back = 1 / (1 + STEP) - 1
     shapes: dict[str, Callable[[Nights], float]] = {
-        "-3 % 10 nights before the end": lambda nights: located(ours, nights, 90, -STEP),
+        "-3 % 10 nights before the end": lambda nights: location_share(ours, nights, 90, -STEP),
         "+3 % and 30 nights later +3 % again: both": lambda nights: found_all(ours, nights, {40: STEP, 70: STEP}),
         "+3 % and back after 20 nights: both": lambda nights: found_all(ours, nights, {40: STEP, 60: back}),
-        "+5 % 3 nights before the end": lambda nights: located(ours, nights, 97, 0.05),
-        "20 nights: false alarms": lambda nights: alarmed(ours, nights._replace(length=20)),
-        "20 nights: +5 % in the middle": lambda nights: located(ours, nights._replace(length=20), 10, 0.05),
-        "10 nights: false alarms": lambda nights: alarmed(ours, nights._replace(length=10)),
-        "10 nights: +5 % in the middle": lambda nights: located(ours, nights._replace(length=10), 5, 0.05),
+        "+5 % 3 nights before the end": lambda nights: location_share(ours, nights, 97, 0.05),
+        "20 nights: false alarms": lambda nights: alarm_share(ours, nights._replace(length=20)),
+        "20 nights: +5 % in the middle": lambda nights: location_share(ours, nights._replace(length=20), 10, 0.05),
+        "10 nights: false alarms": lambda nights: alarm_share(ours, nights._replace(length=10)),
+        "10 nights: +5 % in the middle": lambda nights: location_share(ours, nights._replace(length=10), 5, 0.05),
     }
     body = [[name, *(_percent(share(nights)) for nights in KINDS.values())] for name, share in shapes.items()]
-    early = [warned(nights) for nights in KINDS.values()]
+    early = [warning_shares(nights) for nights in KINDS.values()]
     body.append(["early warnings without a change, a night", *(f"{100 * false:.2f} %" for false, _ in early)])
-    body.append(["+5 % of 2 nights: warned", *(_percent(seen) for _, seen in early)])
+    body.append(["+5 % of 2 nights: warned", *(_percent(share) for _, share in early)])
     return _table(["series", *KINDS], body)
 
 

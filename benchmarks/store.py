@@ -1,10 +1,10 @@
-"""The store with many records: how fast it takes them, how large it gets, how fast commands answer from it.
+"""A store with many records: speed of writing, size, and time of commands.
 
     python -m benchmarks.store                       a million records, on SQLite and on PostgreSQL
     python -m benchmarks.store --records 100000 --on sqlite
 
-Records are those of the quick suite, measured here, as 5,000 cases a run: all runs have the same cases, each its own
-samples.
+Records are those of the quick suite, measured here, copied to 5,000 cases per run. All runs have the same cases, each
+with samples of its own.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ class Quick:
         found = [record for record in store.records(self.run.id) if record.measurements]
         self.environments = list(store.environments({record.environment for record in found}).values())
         store.close()
-        self._cases = [_numbered(found[n % len(found)], n // len(found)) for n in range(CASES)]
+        self._cases = [_copy_case(found[n % len(found)], n // len(found)) for n in range(CASES)]
         self._chance = random.Random(0)
 
     def records(self, started: str) -> list[Record]:
         """Return the records of one run."""
-        return [self._varied(record, started) for record in self._cases]
+        return [self._vary(record, started) for record in self._cases]
 
-    def _varied(self, record: Record, started: str) -> Record:
+    def _vary(self, record: Record, started: str) -> Record:
         factor = 1 + self._chance.gauss(0, SPREAD)
         measured = [replace(m, samples=[value * factor for value in m.samples]) for m in record.measurements]
         return replace(record, measurements=tuple(measured), started=started)
 
 
-def _numbered(record: Record, number: int) -> Record:
+def _copy_case(record: Record, number: int) -> Record:
     """Return a record with a case of its own, and as many samples as `standard` effort takes at least."""
     case = record.task.case
     own = Case.of(case.op, {**case.params, "copy": number}, case.phase, case.tags, case.wrt, case.sources)
@@ -75,13 +75,13 @@ def _numbered(record: Record, number: int) -> Record:
     return replace(record, task=replace(record.task, case=own), measurements=fewer)
 
 
-def rows(kind: str, told: str, shell: Shell, quick: Quick, count: int) -> Iterator[Row]:
-    yield from _filling(kind, told, quick, count)
-    yield _size(kind, told)
-    with_db = ("--db", told)
+def rows(kind: str, db: str, shell: Shell, quick: Quick, count: int) -> Iterator[Row]:
+    yield from _filling(kind, db, quick, count)
+    yield _size(kind, db)
+    with_db = ("--db", db)
     newest_two = f"SELECT id FROM runs WHERE records = {CASES} ORDER BY number DESC"
-    newest, before = (run for (run,) in query(told, newest_two, 2)[1])
-    case = next(f.case for f in open_sql(told).figures(runs=[newest]) if PREEMPTED not in f.cautions)
+    newest, before = (run for (run,) in query(db, newest_two, 2)[1])
+    case = next(f.case for f in open_sql(db).figures(runs=[newest]) if PREEMPTED not in f.cautions)
     commands = {
         f"`opmark show` of {CASES:,} records": ("show", newest),
         f"`opmark compare` of two runs of {CASES:,} cases": ("compare", before, newest),
@@ -99,13 +99,13 @@ def rows(kind: str, told: str, shell: Shell, quick: Quick, count: int) -> Iterat
         yield Row(f"{kind}: {what}", target, f"{seconds:.2f} s", seconds < 1 if limited else None)
 
 
-def _filling(kind: str, told: str, quick: Quick, count: int) -> Iterator[Row]:
-    store = open_sql(told, create=True)
+def _filling(kind: str, db: str, quick: Quick, count: int) -> Iterator[Row]:
+    store = open_sql(db, create=True)
     for environment in quick.environments:
         store.add_environment(environment)
     spent, runs = 0.0, max(2, count // CASES)
     for number in range(runs):
-        run = _begun(store, quick.run, number)
+        run = _begin_run(store, quick.run, number)
         records = quick.records(run.started)
         for start in range(0, CASES, AT_ONCE):
             some = records[start : start + AT_ONCE]
@@ -113,14 +113,14 @@ def _filling(kind: str, told: str, quick: Quick, count: int) -> Iterator[Row]:
     rate = runs * CASES / spent
     yield Row(f"{kind}: inserting {runs * CASES:,} records, {AT_ONCE} at once", *_at_least(kind, rate))
     store.close()
-    with closing(open_store(told, create=True)) as measuring:  # as `opmark run` does
-        last = _begun(measuring, quick.run, runs)
+    with closing(open_store(db, create=True)) as measuring:  # as `opmark run` does
+        last = _begin_run(measuring, quick.run, runs)
         records = quick.records(last.started)[:ONE_BY_ONE]
         alone = _seconds(lambda: [measuring.append(last.id, record) for record in records])
     yield Row(f"{kind}: one at a time", "", f"{ONE_BY_ONE / alone:,.0f} a second", None)
 
 
-def _begun(store: Store, like: Run, number: int) -> Run:
+def _begin_run(store: Store, like: Run, number: int) -> Run:
     started = f"2030-{1 + number // 28 % 12:02}-{1 + number % 28:02}T00:00:00.000+00:00"
     run = replace(like, id=f"203001-{number:04}", started=started, label=f"night {number}", tasks=CASES)
     store.begin(run)
@@ -132,14 +132,14 @@ def _at_least(kind: str, rate: float) -> tuple[str, str, bool | None]:
     return ("at least 5,000 a second" if limited else "", f"{rate:,.0f} a second", rate >= 5_000 if limited else None)
 
 
-def _size(kind: str, told: str) -> Row:
-    (samples, *whole), *_ = query(told, _SIZES[kind])[1]
-    where = address(told)
+def _size(kind: str, db: str) -> Row:
+    (samples, *whole), *_ = query(db, _SIZES[kind])[1]
+    where = address(db)
     size = where.stat().st_size if isinstance(where, Path) else int(whole[0])
-    (records,), *_ = query(told, "SELECT count(*) FROM records")[1]
+    (records,), *_ = query(db, "SELECT count(*) FROM records")[1]
     a_record = (size - samples) / records
-    said = f"{a_record:,.0f} bytes, and {samples / records:,.0f} of samples; {size / 1e9:.2f} GB"
-    return Row(f"{kind}: size of a record besides its samples", "under 1,000 bytes", said, a_record < 1_000)
+    text = f"{a_record:,.0f} bytes, and {samples / records:,.0f} of samples; {size / 1e9:.2f} GB"
+    return Row(f"{kind}: size of a record besides its samples", "under 1,000 bytes", text, a_record < 1_000)
 
 
 def _seconds(what: Callable[[], object]) -> float:
@@ -178,8 +178,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, places(Path(name), arguments.on.split(",")) as stores:
         shell = Shell(Path(name))
         quick = Quick(shell)
-        for kind, told in stores.items():
-            for row in rows(kind, told, shell, quick, arguments.records):
+        for kind, db in stores.items():
+            for row in rows(kind, db, shell, quick, arguments.records):
                 print(f"{row.what}: {row.measured}", file=sys.stderr)
                 table.append(row)
     print(markdown(table))

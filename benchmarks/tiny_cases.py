@@ -1,4 +1,4 @@
-"""200 tiny cases: how long they take, and whether the numbers are those of torch.utils.benchmark."""
+"""Time of 200 tiny cases, and agreement of their results with torch.utils.benchmark."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CASES = [Tiny(op, round(4 + i * 252 / 99)) for op in ("add", "matmul") for i in 
 
 
 class Comparison(NamedTuple):
-    """Measure with opmark between two runs of blocked_autorange, all within a fraction of a second."""
+    """A measurement of opmark between two of blocked_autorange, all within a fraction of a second."""
 
     before: float
     opmark: float
@@ -76,7 +76,7 @@ def run(shell: Shell, cases: Collection[Tiny]) -> float:
     output = shell.run(OPMARK, "run", "-w", file, *options, "--db", str(shell.db))
     took = time.perf_counter() - start
     if len(output.splitlines()) != len(cases):
-        raise RuntimeError(f"{len(cases)} cases were asked for, {len(output.splitlines())} came back")
+        raise RuntimeError(f"expected {len(cases)} records, got {len(output.splitlines())}")
     return took
 
 
@@ -102,7 +102,7 @@ def _compare(folder: Path, cases: Collection[Tiny]) -> dict[Tiny, list[Compariso
     """Compare round by round until every case is decided."""
     found: dict[Tiny, list[Comparison]] = {case: [] for case in cases}
     for number in range(ROUNDS):
-        left = [case for case, comparisons in found.items() if not _decided(comparisons)]
+        left = [case for case, comparisons in found.items() if not _is_decided(comparisons)]
         if not left:
             break
         _say(f"  round {number + 1}: {len(left)} cases")
@@ -126,7 +126,7 @@ def _say(message: str) -> None:
     print(message, file=sys.stderr)
 
 
-def _decided(comparisons: Collection[Comparison]) -> bool:
+def _is_decided(comparisons: Collection[Comparison]) -> bool:
     return len(_valid(comparisons)) >= ENOUGH
 
 
@@ -140,7 +140,7 @@ def _inside(ratio: float) -> bool:
 
 
 def _agreement(found: Mapping[Tiny, list[Comparison]]) -> Row:
-    ratios = {case: median(_valid(tried)) for case, tried in found.items() if _decided(tried)}
+    ratios = {case: median(_valid(tried)) for case, tried in found.items() if _is_decided(tried)}
     undecided = len(found) - len(ratios)
     outside = sum(not _inside(_valid(found[case])[0]) for case in ratios)
     tried = sum(map(len, found.values()))

@@ -1,9 +1,9 @@
-"""The pictures of docs/images: pages of a run that was measured for real, as chromium shows them.
+"""Takes the pictures of docs/images: pages of a measured run, as chromium shows them.
 
-    make screenshots                    measures a small suite on this CPU first: some minutes
-    make screenshots DB=store.db        of the largest run of a store that is there, and two that share most cases
+    make screenshots                    measures a small suite on this CPU first, which takes some minutes
+    make screenshots DB=store.db        shows the largest run of a store, and the two that share most cases
 
-Every picture is of a size that a README can show, and under 200 kB.
+Every picture has a size that a README can show, and is smaller than 200 kB.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 IMAGES = Path(__file__).with_name("images")
 LARGEST = 200_000
-"""Bytes."""
+"""Largest picture in bytes."""
 MOST_RUNS = 40
-"""Of a store, the newest: one of them is shown."""
+"""Number of newest runs from which the shown one is chosen."""
 _SWEEP = ("run", "--suite", "sweep", "--op", "matmul,add,softmax,layer_norm", "--backend", "torch-cpu,jax-cpu")
-_MEASURED = (
+_COMMANDS = (
     ("calibrate",),
     (*_SWEEP, "--effort", "quick", "--processes", "3", "--label", "before"),
     (*_SWEEP, "--effort", "quick", "--processes", "3", "--label", "after"),
@@ -45,26 +45,26 @@ _MEASURED = (
 
 class Picture(NamedTuple):
     name: str
-    """Of its file; `-dark` is appended to that in dark colours."""
+    """Name of its file; `-dark` is appended for dark colours."""
     address: str
-    """Of a page of the dashboard; of the report what stands behind its own."""
+    """Path of a page of the dashboard; for the report, the part behind its address."""
     part: str = ""
-    """What of the page is scrolled to and shown alone, as CSS names it; empty: the window from its top."""
+    """CSS selector of the element that is shown; empty for the top of the page."""
     width: int = 1280
     height: int = 800
 
 
-def pictures(looked: RunView, compared: tuple[str, str]) -> tuple[list[Picture], list[Picture]]:
-    """Of the report, and of the dashboard."""
-    run = looked.run.id
-    of_report = [Picture("report", ""), Picture("report-roofline", "", "figure.chart:has(svg)")]
-    of_dashboard = [
+def pictures(view: RunView, compared: tuple[str, str]) -> tuple[list[Picture], list[Picture]]:
+    """Return the pictures of the report, and those of the dashboard."""
+    run = view.run.id
+    report_pictures = [Picture("report", ""), Picture("report-roofline", "", "figure.chart:has(svg)")]
+    dashboard_pictures = [
         Picture("runs", "/"),
         Picture("run", f"/runs/{run}"),
         Picture("compare", f"/compare?a={compared[0]}&b={compared[1]}"),
         Picture("phone", f"/runs/{run}", width=390, height=800),
     ]
-    return of_report, of_dashboard
+    return report_pictures, dashboard_pictures
 
 
 def main() -> None:
@@ -72,68 +72,68 @@ def main() -> None:
     parser.add_argument("--db", help="an existing store, instead of measuring")
     parser.add_argument("--run", help="the run that is shown, by id or label. [default: the one with most items]")
     parser.add_argument("--out", type=Path, default=IMAGES)
-    told = parser.parse_args()
-    told.out.mkdir(parents=True, exist_ok=True)
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         environ = _environ(Path(folder))
-        db = told.db or _measured(Path(folder) / "store.db", environ)
-        looked, compared = _chosen(db, told.run)
-        of_report, of_dashboard = pictures(looked, compared)
-        with browsing() as browser, _report(db, looked, Path(folder), environ) as report:
-            take(browser, report, of_report, told.out)
+        db = arguments.db or _measure(Path(folder) / "store.db", environ)
+        view, compared = _choose_runs(db, arguments.run)
+        report_pictures, dashboard_pictures = pictures(view, compared)
+        with browsing() as browser, _report(db, view, Path(folder), environ) as report:
+            take(browser, report, report_pictures, arguments.out)
             with Served(db, environ=environ) as served:
-                take(browser, served.address, of_dashboard, told.out)
+                take(browser, served.address, dashboard_pictures, arguments.out)
 
 
 def _environ(folder: Path) -> dict[str, str]:
-    """Away from the user's own store; what is compiled on the way goes with the folder."""
+    """Return an environment with its own store and caches, which are removed together with the folder."""
     own = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("DATA", "CACHE", "STATE")}
     return {name: value for name, value in os.environ.items() if name != "OPMARK_DB"} | own
 
 
-def _measured(db: Path, environ: dict[str, str]) -> str:
-    for command in _MEASURED:
+def _measure(db: Path, environ: dict[str, str]) -> str:
+    for command in _COMMANDS:
         print("opmark", *command, file=sys.stderr)
         done = subprocess.run([OPMARK, *command, "--db", str(db)], env=environ, stdout=subprocess.DEVNULL)
-        if done.returncode not in (0, 1):  # 1: a case failed, which pages show too
+        if done.returncode not in (0, 1):  # 1 means that a case failed, which pages show as well
             raise SystemExit(f"opmark {' '.join(command)}: exit code {done.returncode}")
     return str(db)
 
 
-def _chosen(db: str, name: str | None) -> tuple[RunView, tuple[str, str]]:
-    """The run that is shown, and the two that are compared."""
+def _choose_runs(db: str, name: str | None) -> tuple[RunView, tuple[str, str]]:
+    """Return the run that is shown, and the two that are compared."""
     with closing(open_sql(db)) as store:
         newest = [view_stored_run(store, run) for run in store.runs(MOST_RUNS)]
-    known = [looked for looked in newest if name in (None, looked.run.id, looked.run.label)]
-    if not known:
+    matching = [view for view in newest if name in (None, view.run.id, view.run.label)]
+    if not matching:
         raise SystemExit(f"{db}: there is no run" + (f" `{name}`" if name else ""))
-    return max(known, key=lambda looked: len(looked.rows)), _pair(newest)
+    return max(matching, key=lambda view: len(view.rows)), _choose_pair(newest)
 
 
-def _pair(newest: list[RunView]) -> tuple[str, str]:
-    """The older one first: of all runs the two that measured most of the same."""
-    measured = {looked.run.id: {(i.case, i.backend) for i in looked.rows if i.seconds} for looked in newest}
+def _choose_pair(newest: list[RunView]) -> tuple[str, str]:
+    """Return the two runs that share most cases, the older one first."""
+    measured = {view.run.id: {(row.case, row.backend) for row in view.rows if row.seconds} for view in newest}
     pairs = [(before, after) for n, after in enumerate(measured) for before in list(measured)[n + 1 :]]
     alone = (newest[0].run.id, newest[0].run.id)
     return max(pairs, key=lambda pair: len(measured[pair[0]] & measured[pair[1]]), default=alone)
 
 
 @contextmanager
-def _report(db: str, looked: RunView, folder: Path, environ: dict[str, str]) -> Iterator[str]:
+def _report(db: str, view: RunView, folder: Path, environ: dict[str, str]) -> Iterator[str]:
     file = folder / "report.html"
-    subprocess.run([OPMARK, "report", looked.run.id, "--db", db, "-o", str(file)], env=environ, check=True)
+    subprocess.run([OPMARK, "report", view.run.id, "--db", db, "-o", str(file)], env=environ, check=True)
     yield file.as_uri()
 
 
-def take(browser: Browser, home: str, wanted: list[Picture], folder: Path) -> None:
-    for picture in wanted:
+def take(browser: Browser, home: str, listed: list[Picture], folder: Path) -> None:
+    for picture in listed:
         for scheme, ending in (("light", ""), ("dark", "-dark")):
             size = {"width": picture.width, "height": picture.height}
             with browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce") as context:
                 page = context.new_page()
                 page.goto(home + picture.address)
-                shown = page.locator(picture.part).first if picture.part else page
-                _save(shown.screenshot(scale="css"), folder / f"{picture.name}{ending}.png")
+                target = page.locator(picture.part).first if picture.part else page
+                _save(target.screenshot(scale="css"), folder / f"{picture.name}{ending}.png")
 
 
 def _save(image: bytes, file: Path) -> None:

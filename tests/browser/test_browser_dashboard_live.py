@@ -13,10 +13,10 @@ import pytest
 from benchmarks.many_runs import records
 from benchmarks.served import Served
 from playwright.sync_api import expect
+from showcase import CPU, Maker, fill
 
 from opmark.schema import Record, Run
 from opmark.store.sql import open_sql
-from showcase import CPU, Maker, fill
 
 TOKEN = "a-token-that-only-this-test-knows"
 HOSTILE = "<script>window.__pwned = 1</script><img src=x onerror='window.__pwned = 2'>\"'><svg onload=alert(1)>"
@@ -73,7 +73,7 @@ def test_a_run_that_begins_is_told_to_who_looks_at_the_runs(
         page = open_page(served.address, served.address)
         with page.expect_response("**/api/runs"):  # what it begins with
             page.reload()
-        told = page.get_by_text("A run has begun since")
+        told = page.get_by_text("A new run has begun")
         for label in ("the first", "the second"):  # into an empty store, and beside others
             expect(told).to_be_hidden()
             begun = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
@@ -128,7 +128,7 @@ def test_a_token_lets_in_and_a_wrong_one_does_not(open_page: Any, guarded: Serve
     field = page.locator("input[type=password]")
     field.fill("not-the-token-that-is-right")
     field.press("Enter")
-    expect(page.locator("main")).to_contain_text("That is not the token")
+    expect(page.locator("main")).to_contain_text("The token is wrong")
     assert page.context.cookies() == []
     page.locator("input[type=password]").fill(TOKEN)
     page.locator("input[type=password]").press("Enter")
@@ -142,7 +142,7 @@ def test_a_token_lets_in_and_a_wrong_one_does_not(open_page: Any, guarded: Serve
     page.locator("main a:visible").first.click()
     assert TOKEN not in page.content()
     assert not [address for address in watches[0].asked if TOKEN in address]
-    assert TOKEN not in "".join(guarded.said)
+    assert TOKEN not in "".join(guarded.output)
 
 
 def test_who_logs_out_is_out(open_page: Any, guarded: Served) -> None:

@@ -37,7 +37,7 @@ def client(db: Path) -> Iterator[TestClient]:
 def guarded(db: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     """One with a token; a wrong one costs no time here."""
     monkeypatch.setattr("opmark.dashboard.auth.WAIT", 0.0)
-    with connected(application(db, door=AccessPolicy(TOKEN))) as made:
+    with connected(application(db, access=AccessPolicy(TOKEN))) as made:
         yield made
 
 

@@ -16,8 +16,8 @@ from starlette.testclient import TestClient
 from opmark.dashboard import run_cache
 from opmark.dashboard.app import ENDPOINTS, application
 from opmark.dashboard.auth import Guard
-from opmark.dashboard.endpoint import asked
-from opmark.dashboard.navigation import address, again
+from opmark.dashboard.endpoint import parse_query
+from opmark.dashboard.navigation import address, address_with
 from opmark.dashboard.pages.run import RunQuery
 from opmark.dashboard.reader import Reader
 from opmark.errors import InvalidParameter
@@ -265,7 +265,7 @@ def test_many_readers_read_once_and_see_what_is_new(tmp_path: Path, monkeypatch:
 def test_addresses() -> None:
     assert address("/runs/{run}", run="a/b c", q="", page=2) == "/runs/a%2Fb%20c?page=2"
     what = RunQuery(run="r", op="add", page=3)
-    assert again("/runs/{run}", what, page=1) == "/runs/r?op=add"
-    assert asked(RunQuery, {"run": "r"}, [("op", "add"), ("page", "3"), ("q", "")]) == what
+    assert address_with("/runs/{run}", what, page=1) == "/runs/r?op=add"
+    assert parse_query(RunQuery, {"run": "r"}, [("op", "add"), ("page", "3"), ("q", "")]) == what
     with pytest.raises(InvalidParameter, match="no parameter named `run`"):
-        asked(RunQuery, {"run": "r"}, [("run", "x")])
+        parse_query(RunQuery, {"run": "r"}, [("run", "x")])

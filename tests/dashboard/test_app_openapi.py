@@ -1,4 +1,4 @@
-"""The document describes what is answered, and nothing that is sent makes the server fail."""
+"""The OpenAPI document describes the answers, and no request makes the server fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who comes in: tokens, sessions, names of hosts; and that a token is found nowhere."""
+"""Access by tokens, sessions and names of hosts; tokens appear in no output."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from starlette.testclient import TestClient
 
 from opmark.api.push import is_loopback
 from opmark.dashboard.app import application
-from opmark.dashboard.auth import HEADERS, MOST_FORMS, AccessPolicy, Guard, checked_token, cookie_name, hosts_for
+from opmark.dashboard.auth import HEADERS, MOST_FORMS, AccessPolicy, Guard, check_token, cookie_name, hosts_for
 from opmark.dashboard.reader import Reader
-from opmark.dashboard.serve import How, run_server
+from opmark.dashboard.serve import ServeOptions, run_server
 from opmark.errors import InvalidParameter, UserError
 from opmark.schema import Run
 
@@ -72,7 +72,7 @@ def test_forms_of_other_pages_are_refused(guarded: TestClient, token: str) -> No
 @pytest.mark.parametrize("host", ["localhost/login?", "localhost/login#", "localhost?", "localhost:80/login",
                                   "a@localhost", "localhost:", "[::1", "local host"])  # fmt: skip
 def test_a_host_is_a_name_and_no_path(guarded: TestClient, host: str) -> None:
-    """What reads the path out of the whole address would be told another one by it."""
+    """A header can change the whole address, so that the path must not be taken from it."""
     for path in ("/api/runs", "/", "/login"):
         assert guarded.get(path, headers={"host": host}).status_code == 421, path
 
@@ -101,10 +101,10 @@ def test_a_form_with_many_fields_is_refused(guarded: TestClient) -> None:
 
 
 def test_only_so_many_forms_are_read_at_once(guarded: TestClient, token: str) -> None:
-    patience = guarded.app.patience  # type: ignore[attr-defined]
+    login_limits = guarded.app.login_limits  # type: ignore[attr-defined]
     with ExitStack() as others:
         for _ in range(MOST_FORMS):
-            others.enter_context(patience.form())
+            others.enter_context(login_limits.form())
         full = guarded.post("/login", data={"token": token})
         assert (full.status_code, full.headers["retry-after"]) == (503, "5")
         assert guarded.get("/login").status_code == 200
@@ -119,7 +119,7 @@ def test_the_cookie_of_a_page_over_tls_stays_there(guarded: TestClient, token: s
 
 
 def test_a_cookie_is_of_one_port(db: Path, token: str) -> None:
-    app = application(db, door=AccessPolicy(token))
+    app = application(db, access=AccessPolicy(token))
     with TestClient(app, base_url="http://localhost:8431", follow_redirects=False) as client:
         made = client.post("/login", data={"token": token}).headers["set-cookie"]
         assert made.startswith(f"{cookie_name(8431)}=")
@@ -142,14 +142,14 @@ def test_the_token_is_not_in_the_log(guarded: TestClient, token: str, caplog: py
     ours = [one for one in caplog.records if one.name.split(".")[0] not in ("httpx", "httpcore")]  # of this client
     assert len(ours) >= 2
     assert all(token not in str(vars(one)) for one in ours)
-    assert token not in repr(How(token=token))
+    assert token not in repr(ServeOptions(token=token))
 
 
 def test_other_names_are_refused(client: TestClient, db: Path, connect: Connect) -> None:
     for name, status in (("evil.example", 421), ("localhost.evil.example", 421), ("", 421), ("127.0.0.1:80", 200),
                          ("[::1]:8431", 200), ("LOCALHOST", 200)):  # fmt: skip
         assert client.get("/", headers={"host": name}).status_code == status, name
-    with connect(application(db, door=AccessPolicy(None, hosts_for("127.0.0.1", ["bench.example"])))) as other:
+    with connect(application(db, access=AccessPolicy(None, hosts_for("127.0.0.1", ["bench.example"])))) as other:
         assert other.get("/", headers={"host": "bench.example:80"}).status_code == 200
 
 
@@ -205,7 +205,7 @@ def test_uploads_need_a_token(client: TestClient, guarded: TestClient, token: st
 
 
 def test_an_upload_beyond_the_limit_is_refused(db: Path, connect: Connect, token: str) -> None:
-    with connect(application(db, door=AccessPolicy(token), max_upload=1000)) as client:
+    with connect(application(db, access=AccessPolicy(token), max_upload=1000)) as client:
         known = {"authorization": f"Bearer {token}"}
         assert client.post("/api/runs", content=b"x" * 1001, headers=known).status_code == 413
         pieces = (b"x" * 400 for _ in range(3))
@@ -215,9 +215,9 @@ def test_an_upload_beyond_the_limit_is_refused(db: Path, connect: Connect, token
 def test_tokens_that_can_be_guessed_are_refused() -> None:
     for bad in ("", "short", "x" * 15, "with a space in the middle", "ü" * 20, "x" * 5000):
         with pytest.raises(InvalidParameter, match="token: expected") as told:
-            checked_token(bad)
+            check_token(bad)
         assert not bad or bad not in told.value.message
-    assert checked_token("x" * 16) == "x" * 16
+    assert check_token("x" * 16) == "x" * 16
 
 
 def test_other_machines_need_a_token() -> None:
@@ -227,6 +227,6 @@ def test_other_machines_need_a_token() -> None:
     assert not is_loopback("0.0.0.0")
     assert not is_loopback("example.com")
     with pytest.raises(UserError, match="no token guards it"):
-        run_server(How(host="0.0.0.0", port=0))
+        run_server(ServeOptions(host="0.0.0.0", port=0))
     with pytest.raises(InvalidParameter, match="port: expected"):
-        run_server(How(port=70_000))
+        run_server(ServeOptions(port=70_000))

@@ -1,4 +1,4 @@
-"""Whether somebody seems to be writing a run still."""
+"""The estimated progress of a run."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from opmark.dashboard.items import LONGEST, SHORTEST, progress_of
+from opmark.dashboard.items import LONGEST, SHORTEST, estimate_progress
 from opmark.schema import Run
 
 BEGUN = datetime(2030, 1, 1, tzinfo=timezone.utc)
 
 
 def state(records: int, taken: float, quiet: float, tasks: int = 100) -> str:
-    """Of a run whose last record of so many was begun `taken` seconds after it was, `quiet` seconds ago."""
+    """Return the progress of a run whose last record began `taken` seconds after the run and `quiet` seconds ago."""
     last = BEGUN + timedelta(seconds=taken)
     run = Run("r", BEGUN.isoformat(), "plan", tasks)
-    return progress_of(run, {"ok": records}, last.isoformat(), last + timedelta(seconds=quiet)).state
+    return estimate_progress(run, {"ok": records}, last.isoformat(), last + timedelta(seconds=quiet)).state
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,11 @@ def test_who_was_quick_is_waited_for_less(records: int, taken: float, quiet: flo
 
 def test_what_is_quiet_has_no_time_left() -> None:
     run = Run("r", BEGUN.isoformat(), "plan", 100)
-    found = progress_of(run, {"ok": 10}, (BEGUN + timedelta(seconds=10)).isoformat(), BEGUN + timedelta(seconds=15))
-    later = progress_of(run, {"ok": 10}, (BEGUN + timedelta(seconds=10)).isoformat(), BEGUN + timedelta(seconds=99))
+    found = estimate_progress(
+        run, {"ok": 10}, (BEGUN + timedelta(seconds=10)).isoformat(), BEGUN + timedelta(seconds=15)
+    )
+    later = estimate_progress(
+        run, {"ok": 10}, (BEGUN + timedelta(seconds=10)).isoformat(), BEGUN + timedelta(seconds=99)
+    )
     assert found.remaining == pytest.approx(90)
     assert later.remaining is None

@@ -1,4 +1,4 @@
-"""What is read in part, kept or brought up to date says the same as what is read anew."""
+"""Partial, cached and updated answers are the same as those that are read completely."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from opmark.api.compare import compare
 from opmark.api.items import CaseCache, refresh_view, view_stored_run
 from opmark.dashboard import run_cache
 from opmark.dashboard.app import application
-from opmark.dashboard.items import Filters, ItemRequest, part_at, part_of
-from opmark.dashboard.pages.compare import compared_runs
+from opmark.dashboard.items import Filters, ItemRequest, select_items, select_stored_items
+from opmark.dashboard.pages.compare import compare_runs
 from opmark.dashboard.reader import LatestResults, Reader
 from opmark.dashboard.response import ResponseCache
 from opmark.store.runs import find_run
@@ -37,10 +37,10 @@ def test_a_page_of_a_run_is_the_same_however_it_is_read(db: Path, label: str, so
     with closing(open_sql(db)) as store:
         one = find_run(store, label)
         wanted = ItemRequest(Filters(**filters), sort, 1, 5)
-        found = part_at(store, one, CaseCache(), wanted)
+        found = select_stored_items(store, one, CaseCache(), wanted)
         looked = view_stored_run(store, one)
         if found is not None:
-            assert found == part_of(looked, wanted)
+            assert found == select_items(looked, wanted)
         assert found is not None or any(item.processes > 1 for item in looked.rows)
 
 
@@ -49,9 +49,9 @@ def test_a_page_that_needs_all_or_has_several_processes_is_not_read_in_part(tmp_
     records = [maker.record("add", {"shape": [8]}, "torch-cpu", CPU, process=process) for process in range(3)]
     (one,) = fill(db, [run(1, "one", records)])
     with closing(open_sql(db)) as store:
-        assert part_at(store, one, CaseCache(), ItemRequest(Filters(), "", 1, 5)) is None
-        assert part_at(store, one, CaseCache(), ItemRequest(Filters(q="add"), "", 1, 5)) is None
-        assert part_at(store, one, CaseCache(), ItemRequest(Filters(), "share", 1, 5)) is None
+        assert select_stored_items(store, one, CaseCache(), ItemRequest(Filters(), "", 1, 5)) is None
+        assert select_stored_items(store, one, CaseCache(), ItemRequest(Filters(q="add"), "", 1, 5)) is None
+        assert select_stored_items(store, one, CaseCache(), ItemRequest(Filters(), "share", 1, 5)) is None
 
 
 def test_a_growing_run_is_read_on(tmp_path: Path) -> None:
@@ -64,10 +64,10 @@ def test_a_growing_run_is_read_on(tmp_path: Path) -> None:
     (one,) = fill(db, [run(1, "one", records[:2])])
     known = CaseCache()
     with closing(open_sql(db, create=True)) as store:
-        looked, last = view_stored_run(store, one, known), run_cache._mark(store, one.id).last.number
+        looked, last = view_stored_run(store, one, known), run_cache._read_mark(store, one.id).last.number
         for record in records[2:]:
             store.append(one.id, record)
-            newest = run_cache._mark(store, one.id).last.number
+            newest = run_cache._read_mark(store, one.id).last.number
             looked, last = refresh_view(store, looked, last, newest, known), newest
             assert looked == view_stored_run(store, one)
     assert [item.processes for item in looked.rows] == [3, 3, 3]
@@ -91,7 +91,7 @@ def test_what_is_removed_is_noticed(tmp_path: Path) -> None:
 def test_a_comparison_is_that_of_the_command(db: Path) -> None:
     reader = Reader(db)
     a, b = reader.run("base"), reader.run("new")
-    assert compared_runs(reader, a, b, "", 0.03) == compare("base", "new", db=db, margin=0.03, unlike=True)
+    assert compare_runs(reader, a, b, "", 0.03) == compare("base", "new", db=db, margin=0.03, unlike=True)
     reader.close()
 
 
@@ -106,7 +106,7 @@ def test_coverage_knows_the_last_try_of_each_kind(db: Path) -> None:
     for op, backend, phase, number in plain:
         kind = (op, backend.partition("@")[0].partition("/")[0], phase)
         best[kind] = max(number, best.get(kind, 0))
-    tried = LatestResults().tried(reader)
+    tried = LatestResults().read(reader)
     assert {
         (op, name, phase): one.number
         for op, own in tried.items()
@@ -123,14 +123,14 @@ def test_what_was_skipped_last_was_tried_before(tmp_path: Path) -> None:
     only = maker.failed("exp", {"shape": [8]}, "torch-cpu", "skipped", "no reason")
     one, _ = fill(db, [run(1, "one", [first]), run(2, "two", [later, only])])
     reader = Reader(db)
-    found = LatestResults().tried(reader)
+    found = LatestResults().read(reader)
     assert list(found) == ["add"]
     assert found["add"]["torch-cpu"]["forward"].run == one.id
     reader.close()
 
 
 def test_counting_reads_no_record(db: Path) -> None:
-    """From the index alone."""
+    """The database answers from its index alone."""
     reader = Reader(db)
     asked: list[tuple[str, Any]] = []
     event.listen(

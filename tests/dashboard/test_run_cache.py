@@ -1,4 +1,4 @@
-"""What is kept in memory never outlives what it was made of."""
+"""Caches never return data that is older than the store."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def test_a_run_may_get_more_records_than_it_said(tmp_path: Path, connect: Any) -
 
 
 def test_numbers_that_are_given_again_are_of_others(tmp_path: Path, reader: Reader) -> None:
-    """The same run, removed and sent again with other records, has all of its numbers again."""
+    """A run that was removed and sent again with other records has the same record numbers."""
     (one,) = fill(tmp_path / "a.db", [run(1, "one", adds(8, 16))])
     broken = Maker(1).failed("add", {"shape": [64]}, "torch-cpu", "error", "no reason")
-    before = reader.settled([one.id])
+    before = reader.answer_state([one.id])
     assert (reader.summaries([one])[0].failed, len(reader.run_view(one).rows)) == (0, 2)
     removed(tmp_path / "a.db", one)
     sent(tmp_path / "a.db", one, [*adds(32), broken])
-    assert reader.settled([one.id]) != before
+    assert reader.answer_state([one.id]) != before
     assert reader.summaries([one])[0].failed == 1
     assert {item.params["shape"][0] for item in reader.run_view(one).rows} == {32, 64}
 
@@ -96,24 +96,24 @@ def test_coverage_sees_what_has_the_numbers_of_others(tmp_path: Path, reader: Re
     skipped = [Maker(1).failed("exp", {"shape": [n]}, "torch-cpu", "skipped", "no reason") for n in (8, 16)]
     _, two = fill(tmp_path / "a.db", [run(1, "one", adds(8)), run(2, "two", skipped)])
     newest = LatestResults()
-    assert list(newest.tried(reader)) == ["add"]
+    assert list(newest.read(reader)) == ["add"]
     removed(tmp_path / "a.db", two)
     (three,) = fill(tmp_path / "a.db", [run(3, "three", [Maker(1).record("exp", {"shape": [8]}, "torch-cpu", CPU)])])
-    assert newest.tried(reader)["exp"]["torch-cpu"]["forward"].run == three.id
+    assert newest.read(reader)["exp"]["torch-cpu"]["forward"].run == three.id
 
 
 def test_coverage_knows_a_record_whose_case_nobody_stored(tmp_path: Path, reader: Reader) -> None:
     fill(tmp_path / "a.db", [run(1, "one", adds(8))])
     with closing(open_sql(tmp_path / "a.db", create=True)) as store, store.writing() as connection:
         connection.execute(delete(BENCH_CASE))
-    assert list(LatestResults().tried(reader)) == ["add"]
+    assert list(LatestResults().read(reader)) == ["add"]
 
 
 def test_what_is_read_ahead_goes_on_behind_what_cannot_be(
     tmp_path: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(tmp_path / "a.db", [run(1, "same", adds(8)), run(2, "same", adds(16))])  # no case in common
-    monkeypatch.setattr(reader, "_is_quiet", lambda: True)
+    monkeypatch.setattr(reader, "_wait_for_quiet", lambda: True)
     done: list[Reader] = []
     assert compare.COMPARE_ENDPOINT.ahead
     reader.ahead = [compare.COMPARE_ENDPOINT.ahead, done.append]
@@ -133,7 +133,7 @@ def test_a_store_of_an_older_version_is_followed(tmp_path: Path, reader: Reader)
 
 
 def test_a_file_that_is_replaced_leaves_nothing_open(tmp_path: Path, reader: Reader) -> None:
-    """Also where somebody reads from the old one meanwhile, and goes on afterwards."""
+    """This holds even if a thread still reads from the old store."""
     folder = Path("/proc/self/fd")
     if not folder.is_dir():
         pytest.skip("this system does not list what is open")

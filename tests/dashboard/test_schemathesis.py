@@ -1,4 +1,4 @@
-"""Whatever the document allows, and much that it does not, gets an answer: never an error of the server."""
+"""Requests that the OpenAPI document allows, and many others, never cause an error of the server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def operations() -> Iterator[tuple[str, str]]:
 def described(tmp_path_factory: pytest.TempPathFactory) -> Any:
     db: Path = tmp_path_factory.mktemp("schemathesis") / "showcase.db"
     showcase(db)
-    app = application(db, door=AccessPolicy(TOKEN["authorization"].split()[1], None))
+    app = application(db, access=AccessPolicy(TOKEN["authorization"].split()[1], None))
     return schemathesis.openapi.from_asgi("/api/openapi.json", app, headers=TOKEN)
 
 

@@ -29,9 +29,9 @@ def connect_to(db: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
     monkeypatch.setattr(auth, "FORM_WITHIN", 0.2)
     monkeypatch.setattr(store, "SECONDS", 0.2)
     monkeypatch.setattr(store, "SLOWEST", 1e12)
-    app = application(db, door=AccessPolicy(TOKEN))
+    app = application(db, access=AccessPolicy(TOKEN))
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, http=serve_module.Bounded, log_config=None, lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(app, http=serve_module.TimeLimitedProtocol, log_config=None, lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     yield lambda: socket.create_connection(listening.getsockname()[:2], timeout=20)
@@ -83,7 +83,7 @@ def test_a_body_that_goes_on_after_its_answer_is_ended(connect_to: Callable[[], 
 
 
 def _is_ended(client: socket.socket) -> bool:
-    """Whether it is of no use to send more."""
+    """Whether the server has closed the connection."""
     try:
         client.sendall(b"x")
         return client.recv(65536) == b""

@@ -1,4 +1,4 @@
-"""Records to make rows and tables of."""
+"""Fixtures that make records for rows and tables."""
 
 from record_fixtures import make_measurement, make_record, make_sent, printed
 

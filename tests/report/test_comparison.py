@@ -12,9 +12,9 @@ from checks import compared, pairing
 from rich.console import Console
 
 from opmark.errors import UnknownName
-from opmark.report.comparison import comparison_view, wanted_words, word
+from opmark.report.comparison import check_words, comparison_view, word
 from opmark.report.console.comparison import comparison_text, print_comparison
-from opmark.report.formats.markdown import comparison_markdown, escaped
+from opmark.report.formats.markdown import comparison_markdown, escape_markdown
 
 
 def lines(*pairs: object, **more: object) -> list[str]:
@@ -85,9 +85,9 @@ def test_an_interval_without_ends_is_left_out() -> None:
 
 
 def test_words_choose_rows_and_an_unknown_one_is_refused() -> None:
-    assert wanted_words(["slower", "failed"]) == ["slower", "failed"]
+    assert check_words(["slower", "failed"]) == ["slower", "failed"]
     with pytest.raises(UnknownName, match="no verdict named `slow`"):
-        wanted_words(["slow"])
+        check_words(["slow"])
     printed = lines(pairing(), pairing("tanh", verdict="same"), only=["same"])
     assert [line.split()[0] for line in printed[3:4]] == ["tanh"]
     assert any(line.startswith("1 slower, 1 same") for line in printed)
@@ -118,7 +118,7 @@ def test_markdown_is_a_table_and_its_text_is_only_text() -> None:
     assert rows[2].endswith("| \\`x\\` \\| y \\| |")
     assert len(rows) == 3
     assert "main\\_\\*\\_\\[x\\]" in text
-    assert escaped("plain text 4x8 ×2") == "plain text 4x8 ×2"
+    assert escape_markdown("plain text 4x8 ×2") == "plain text 4x8 ×2"
 
 
 def test_nothing_to_show_is_said() -> None:

@@ -1,4 +1,4 @@
-"""What communicates: its columns, its remarks, its keys for programs. The numbers are worked out by hand."""
+"""Communication: columns, remarks and JSON keys. The expected numbers were computed by hand."""
 
 from __future__ import annotations
 

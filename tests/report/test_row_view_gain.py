@@ -1,4 +1,4 @@
-"""How many times faster than the first implementation of the same case."""
+"""The gain of an implementation over the first one of the same case."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MakeMeasurement = Callable[..., Measurement]
 
 
 def by(implementation: str, record: Record, **changed: Any) -> Record:
-    """The same by another implementation."""
+    """Return the record of another implementation of the case."""
     settings = replace(record.task.settings, **changed)
     return replace(record, task=replace(record.task, implementation=implementation, settings=settings))
 

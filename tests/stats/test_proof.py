@@ -6,7 +6,18 @@ from functools import partial
 
 import numpy as np
 import pytest
-from benchmarks.simulated import DRIFTS, Ended, Nights, Session, live, lone, many, pooled, shares, stored
+from benchmarks.simulated import (
+    DRIFTS,
+    Nights,
+    Session,
+    SessionResult,
+    compare_live,
+    compare_many,
+    compare_pooled,
+    compare_single,
+    compare_stored,
+    shares,
+)
 
 from opmark.stats.change_point import change_points, early_warning
 from opmark.stats.verdict import ALPHA, SHARE, STAGES, compare_groups, compare_pairs
@@ -31,7 +42,7 @@ def wrong(found: dict[str, float]) -> float:
 @pytest.mark.parametrize("drift", DRIFTING)
 def test_identical_code_in_turns_is_called_different_in_one_of_a_hundred_at_most(drift: str, spread: float) -> None:
     """`ab` works in stages: three looks share the error rate of one."""
-    found, _ = shares(live, Session(spread, drift), TRIALS)
+    found, _ = shares(compare_live, Session(spread, drift), TRIALS)
     assert wrong(found) <= ALPHA
 
 
@@ -39,42 +50,42 @@ def test_identical_code_in_turns_is_called_different_in_one_of_a_hundred_at_most
 @pytest.mark.parametrize("drift", DRIFTING)
 def test_so_are_two_stored_runs_one_after_the_other(drift: str, processes: int) -> None:
     for spread in SPREADS:
-        found, _ = shares(partial(stored, processes=processes), Session(spread, drift), TRIALS)
+        found, _ = shares(partial(compare_stored, processes=processes), Session(spread, drift), TRIALS)
         assert wrong(found) <= ALPHA, spread
 
 
 def test_a_rule_without_these_cares_would_not_pass() -> None:
     """The simulation can tell a good rule from a bad one."""
     session = Session(0.005, "linear")
-    assert wrong(shares(pooled, session, 200)[0]) > 0.2
-    assert wrong(shares(partial(stored, processes=10, drift=0.0), session, 400)[0]) > 0.2
+    assert wrong(shares(compare_pooled, session, 200)[0]) > 0.2
+    assert wrong(shares(partial(compare_stored, processes=10, drift=0.0), session, 400)[0]) > 0.2
 
 
 def test_looks_without_a_share_each_would_exceed_what_one_may_spend() -> None:
     """The spread is such that the margin does not help; the true rates are 1 % and more than 2 %."""
 
-    def greedy(session: Session, draw: np.random.Generator) -> Ended:
+    def greedy(session: Session, draw: np.random.Generator) -> SessionResult:
         is_b = np.tile([False, True, True, False], 10)
         medians = session.medians(draw, is_b)
         return live_at_full_alpha(medians[~is_b].tolist(), medians[is_b].tolist())
 
     session = Session(0.05)
-    assert wrong(shares(live, session, 2 * TRIALS)[0]) < 1.3 * ALPHA
+    assert wrong(shares(compare_live, session, 2 * TRIALS)[0]) < 1.3 * ALPHA
     assert wrong(shares(greedy, session, 2 * TRIALS)[0]) > 1.7 * ALPHA
 
 
-def live_at_full_alpha(a: list[float], b: list[float]) -> Ended:
+def live_at_full_alpha(a: list[float], b: list[float]) -> SessionResult:
     for pairs in STAGES:
         found = compare_pairs(a[:pairs], b[:pairs])
         if found.verdict != "undecided":
             break
-    return Ended(found.verdict, pairs)
+    return SessionResult(found.verdict, pairs)
 
 
 @pytest.mark.parametrize("drift", DRIFTS)
 def test_two_percent_are_found_with_ten_processes_at_half_a_percent_of_spread(drift: str) -> None:
     session = Session(0.005, drift, effect=0.02)
-    for rule in (live, partial(live, stages=(10,))):
+    for rule in (compare_live, partial(compare_live, stages=(10,))):
         found, _ = shares(rule, session, 500)
         assert found["slower"] >= 0.95
         assert found["same"] <= ALPHA
@@ -84,15 +95,19 @@ def test_two_percent_are_found_with_ten_processes_at_half_a_percent_of_spread(dr
 def test_five_percent_are_always_found(effect: float) -> None:
     word = "slower" if effect > 0 else "faster"
     for spread in SPREADS:
-        for rule in (live, partial(live, stages=(10,)), partial(stored, processes=10, drift=0.0)):
+        for rule in (
+            compare_live,
+            partial(compare_live, stages=(10,)),
+            partial(compare_stored, processes=10, drift=0.0),
+        ):
             assert shares(rule, Session(spread, "none", effect=effect), 500)[0][word] == 1.0  # type: ignore[index]
-    assert shares(live, Session(0.01, "linear", effect=effect), 500)[0][word] == 1.0  # type: ignore[index]
+    assert shares(compare_live, Session(0.01, "linear", effect=effect), 500)[0][word] == 1.0  # type: ignore[index]
 
 
 def test_where_nothing_drifts_stored_runs_show_two_percent_as_well() -> None:
-    found, _ = shares(partial(stored, processes=10, drift=0.0), Session(0.005, effect=0.02), TRIALS)
+    found, _ = shares(partial(compare_stored, processes=10, drift=0.0), Session(0.005, effect=0.02), TRIALS)
     assert found["slower"] >= 0.95
-    assert wrong(shares(partial(stored, processes=10, drift=0.0), Session(0.01), TRIALS)[0]) <= ALPHA
+    assert wrong(shares(partial(compare_stored, processes=10, drift=0.0), Session(0.01), TRIALS)[0]) <= ALPHA
 
 
 @pytest.mark.parametrize("processes", [4, 5, 10, 20])
@@ -100,22 +115,22 @@ def test_where_nothing_drifts_stored_runs_show_two_percent_as_well() -> None:
 def test_what_is_called_the_same_is_no_more_than_is_said(drift: str, processes: int) -> None:
     """In turns a difference of 2 % is not called the same, between sessions one of 5 %, of which drift may hide two."""
     for spread in SPREADS:
-        found, _ = shares(partial(stored, processes=processes), Session(spread, drift, effect=0.05), 500)
+        found, _ = shares(partial(compare_stored, processes=processes), Session(spread, drift, effect=0.05), 500)
         assert found["same"] <= ALPHA, spread
-    staged, _ = shares(live, Session(0.01, drift, effect=0.02), 500)
+    staged, _ = shares(compare_live, Session(0.01, drift, effect=0.02), 500)
     assert staged["same"] <= ALPHA
 
 
 def test_a_drift_hides_what_the_margin_alone_would_promise() -> None:
     """The earlier rule, an interval inside the margin, would not pass."""
     session = Session(0.003, "a step in the middle", effect=0.02)
-    assert shares(partial(stored, processes=10, drift=0.0), session, 400)[0]["same"] > 0.2
+    assert shares(partial(compare_stored, processes=10, drift=0.0), session, 400)[0]["same"] > 0.2
 
 
 @pytest.mark.parametrize("effect", [0.0, 0.01, 0.015])
 def test_what_is_just_the_margin_is_called_the_same_as_rarely_as_is_said(effect: float) -> None:
     """At most one of ten differences of 1 % or more, however many looks there are."""
-    found, _ = shares(live, Session(0.01, effect=effect), 1000)
+    found, _ = shares(compare_live, Session(0.01, effect=effect), 1000)
     assert found["same"] <= (0.1 if effect else 1.0)
 
 
@@ -123,7 +138,7 @@ def test_what_is_just_the_margin_is_called_the_same_as_rarely_as_is_said(effect:
 def test_processes_in_two_states_are_not_two_codes(states: float) -> None:
     """Some processes are slower by 5 % all the time; two or three may all be in one state."""
     session = Session(0.002, states=states)
-    for rule in (live, *(partial(stored, processes=k) for k in (2, 3, 4, 5, 10))):
+    for rule in (compare_live, *(partial(compare_stored, processes=k) for k in (2, 3, 4, 5, 10))):
         assert wrong(shares(rule, session, TRIALS)[0]) <= 1.3 * ALPHA, rule
     draw = np.random.default_rng(8)
     trusting = 0
@@ -134,13 +149,13 @@ def test_processes_in_two_states_are_not_two_codes(states: float) -> None:
 
 
 def test_over_many_identical_cases_few_sessions_call_any_of_them() -> None:
-    assert wrong(shares(many, Session(0.02), 60)[0]) <= SHARE
+    assert wrong(shares(compare_many, Session(0.02), 60)[0]) <= SHARE
 
 
 @pytest.mark.parametrize("effect", [0.0, 0.003, 0.006])
 def test_ticks_of_a_coarse_clock_are_no_differences(effect: float) -> None:
     session = Session(0.001, effect=effect, tick=32e-9)
-    for rule in (live, partial(stored, processes=5, drift=0.0)):
+    for rule in (compare_live, partial(compare_stored, processes=5, drift=0.0)):
         assert wrong(shares(rule, session, 1000)[0]) <= ALPHA
 
 
@@ -149,7 +164,7 @@ def test_ticks_of_a_coarse_clock_are_no_differences(effect: float) -> None:
 def test_single_processes_that_learn_their_noise_from_the_store(loud: int, states: float, past: int) -> None:
     """Some cases are noisy, and one process of five is slower by 6 %."""
     draw = np.random.default_rng(8)
-    found = [lone(Session(0.003, states=states, slower=0.06), draw, loud=loud, past=past) for _ in range(60)]
+    found = [compare_single(Session(0.003, states=states, slower=0.06), draw, loud=loud, past=past) for _ in range(60)]
     for every in zip(*found, strict=True):
         verdicts = [verdict for some in every for verdict in some]
         called = sum(verdict in ("slower", "faster") for verdict in verdicts)
@@ -158,7 +173,7 @@ def test_single_processes_that_learn_their_noise_from_the_store(loud: int, state
 
 def test_quiet_sides_are_decided_with_few_processes() -> None:
     for session, most in ((Session(0.003, "linear"), 6.0), (Session(0.005, "linear", effect=0.03), 6.0)):
-        found, processes = shares(live, session, 500)
+        found, processes = shares(compare_live, session, 500)
         assert found["undecided"] == 0
         assert processes <= most
 

@@ -64,9 +64,9 @@ def make_report(
 
     if format == "html":
         return page(content)
-    from opmark.report.html.page import printed
+    from opmark.report.html.page import print_pdf
 
-    return printed(page(content, paper=True), Path(browser) if browser else None)
+    return print_pdf(page(content, paper=True), Path(browser) if browser else None)
 
 
 def gather_content(names: Sequence[str], db: PathLike | None, title: str, how: CompareOptions) -> Content:

@@ -45,10 +45,10 @@ def compare(
 ) -> None:
     """Is B faster or slower than A? Two runs, or two backends of one, case by case."""
     from opmark.api.compare import compare as api_compare
-    from opmark.report.comparison import wanted_words
+    from opmark.report.comparison import check_words
     from opmark.schema.codec import gc_disabled
 
-    words = wanted_words(split(only or []))
+    words = check_words(split(only or []))
     chosen = "json" if as_json else format
     if chosen not in _FORMATS:
         raise InvalidParameter(f"--format: expected {', '.join(_FORMATS)}, got `{format}`")

@@ -34,20 +34,20 @@ def query(
 ) -> None:
     """Query the store in SQL, read-only. --views lists the views and their columns."""
     from opmark.api.query import stream_query, view_columns
-    from opmark.report.formats import LINES, format_for, written
+    from opmark.report.formats import LINES, format_for, format_grid
     from opmark.report.formats.grid import Grid
 
     chosen = format_for(format, output)
     if views:
         rows = [[name, ", ".join(columns)] for name, columns in view_columns(db).items()]
-        write_out(written(Grid(["view", "columns"], rows), chosen), output)
+        write_out(format_grid(Grid(["view", "columns"], rows), chosen), output)
         return
     answers = stream_query(_read_statement(sql), limit=limit or None, timeout=timeout, as_superuser=as_superuser, db=db)
     with answers as answer:
         if chosen in LINES:
             write_lines(LINES[chosen](answer.columns, answer), output)
         else:
-            write_out(written(Grid(answer.columns, list(answer)), chosen), output)
+            write_out(format_grid(Grid(answer.columns, list(answer)), chosen), output)
     if not answer.complete:
         talk(f"these are the first {limit} rows; --limit gives more")
 

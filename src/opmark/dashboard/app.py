@@ -1,4 +1,4 @@
-"""The dashboard as a Starlette application: the table of endpoints, errors, assets and uploads."""
+"""The dashboard as a Starlette application: routes, errors, assets, the OpenAPI document and the table of endpoints."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from opmark.dashboard import auth, downloads
-from opmark.dashboard.auth import AccessPolicy, Guard, Patience
+from opmark.dashboard.auth import AccessPolicy, Guard, LoginLimits
 from opmark.dashboard.downloads import DOWNLOADS, Download
-from opmark.dashboard.endpoint import Endpoint, HttpProblem, RequestRefused, asked
+from opmark.dashboard.endpoint import Endpoint, HttpProblem, RequestRefused, parse_query
 from opmark.dashboard.navigation import names_in
 from opmark.dashboard.pages import case, compare, coverage, figures, run, runs
-from opmark.dashboard.pages import figures as roofline
-from opmark.dashboard.pages import run as item
-from opmark.dashboard.pages import run as progress
-from opmark.dashboard.pages import runs as search
 from opmark.dashboard.pages.template import KINDS, assets
 from opmark.dashboard.reader import Reader
-from opmark.dashboard.response import ResponseCache, answered, encoded, page_body, problem_response, told
-from opmark.dashboard.uploads.store import DEFAULT_LIMIT, Arrivals, upload
+from opmark.dashboard.response import (
+    ResponseCache,
+    encode_json,
+    error_response,
+    page_body,
+    problem_response,
+    tagged_response,
+)
+from opmark.dashboard.uploads.store import DEFAULT_LIMIT, UploadSlots, upload
 from opmark.errors import OpmarkError
 from opmark.report.html.templates import asset
 from opmark.report.text import printable
@@ -47,12 +50,12 @@ FOR_GOOD = "public, max-age=31536000, immutable"
 def application(
     db: PathLike | None = None,
     *,
-    door: AccessPolicy | None = None,
+    access: AccessPolicy | None = None,
     max_upload: int = DEFAULT_LIMIT,
     read_ahead: bool = False,
 ) -> Guard:
-    """Make the application; `door` decides about access, by default for any request to a name of this machine."""
-    reader, door, patience = Reader(db), door or AccessPolicy(), Patience()
+    """Make the application; by default `access` allows every request that is addressed to a name of this machine."""
+    reader, access, login_limits = Reader(db), access or AccessPolicy(), LoginLimits()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -68,9 +71,9 @@ def application(
         exception_handlers={OpmarkError: _mistake, HTTPException: _http, Exception: _defect},
     )
     app.router.redirect_slashes = False  # redirects need the whole address, and a proxy's part is unknown
-    app.state.reader, app.state.door, app.state.patience = reader, door, patience
-    app.state.max_upload, app.state.arrivals, app.state.rendered = max_upload, Arrivals(), ResponseCache()
-    return Guard(app, door, patience, reader.name)
+    app.state.reader, app.state.access, app.state.login_limits = reader, access, login_limits
+    app.state.max_upload, app.state.upload_slots, app.state.rendered = max_upload, UploadSlots(), ResponseCache()
+    return Guard(app, access, login_limits, reader.name)
 
 
 def _routes() -> list[Route]:
@@ -86,36 +89,39 @@ def _as_json(endpoint: Endpoint) -> Callable[[Request], Response]:
     """Return a plain function, which Starlette calls in a thread, so that a slow answer does not block others."""
 
     def answer(request: Request) -> Response:
-        what = _asked(endpoint, request)
-        body = _made(request, endpoint, what, lambda: encoded(endpoint.view(request.app.state.reader, what)))
-        return answered(request, body, "application/json")
+        query = _read_query(endpoint, request)
+
+        def make() -> bytes:
+            return encode_json(endpoint.view(request.app.state.reader, query))
+
+        return tagged_response(request, _cached_body(request, endpoint, query, make), "application/json")
 
     return answer
 
 
 def _as_page(endpoint: Endpoint) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
-        what = _asked(endpoint, request)
+        query = _read_query(endpoint, request)
 
         def make() -> bytes:
-            found = endpoint.view(request.app.state.reader, what)
-            return page_body(request, endpoint.template, answer=found, asked=what, endpoint=endpoint)
+            found = endpoint.view(request.app.state.reader, query)
+            return page_body(request, endpoint.template, answer=found, query=query, endpoint=endpoint)
 
-        return answered(request, _made(request, endpoint, what, make), "text/html")
+        return tagged_response(request, _cached_body(request, endpoint, query, make), "text/html")
 
     return answer
 
 
-def _asked(endpoint: Endpoint, request: Request) -> Struct:
-    return asked(endpoint.asked, request.path_params, request.query_params.multi_items())
+def _read_query(endpoint: Endpoint, request: Request) -> Struct:
+    return parse_query(endpoint.query, request.path_params, request.query_params.multi_items())
 
 
-def _made(request: Request, endpoint: Endpoint, what: Struct, make: Callable[[], bytes]) -> bytes:
-    """Return a body, from the cache if the same address was answered since its runs changed."""
+def _cached_body(request: Request, endpoint: Endpoint, query: Struct, make: Callable[[], bytes]) -> bytes:
+    """Return the body of an answer, from the cache if the same address was answered since its runs changed last."""
     reader: Reader = request.app.state.reader
     with reader.answering():
-        names = [getattr(what, name) for name in endpoint.of_runs]
-        state = reader.settled(names) if names and all(names) else None
+        names = [getattr(query, name) for name in endpoint.of_runs]
+        state = reader.answer_state(names) if names and all(names) else None
 
         def in_turn() -> bytes:
             with reader.turn():
@@ -123,8 +129,8 @@ def _made(request: Request, endpoint: Endpoint, what: Struct, make: Callable[[],
 
         if state is None:
             return in_turn()
-        kept: ResponseCache = request.app.state.rendered
-        return kept.get((request.scope["path"], request.scope["query_string"], state), in_turn)
+        rendered: ResponseCache = request.app.state.rendered
+        return rendered.get((request.scope["path"], request.scope["query_string"], state), in_turn)
 
 
 def _document(request: Request) -> Response:
@@ -149,15 +155,15 @@ def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     what = {404: "there is no such page", 405: f"{request.method} is not what this address takes"}
     problem = HttpProblem(what.get(error.status_code, error.detail), "" if error.status_code == 405 else "begin at /")
-    return told(request, problem, error.status_code, error.headers)
+    return error_response(request, problem, error.status_code, error.headers)
 
 
 def _defect(request: Request, error: Exception) -> Response:
     """Answer with a number under which the log has the traceback."""
     number = secrets.token_hex(6)
     log.error("defect %s: %s %s", number, request.method, printable(request.scope["path"]))
-    told_of_it = HttpProblem("something went wrong in the server", f"its log has more under {number}", number)
-    return told(request, told_of_it, 500)
+    problem = HttpProblem("something went wrong in the server", f"its log has more under {number}", number)
+    return error_response(request, problem, 500)
 
 
 # The OpenAPI document, generated from the table of endpoints.
@@ -167,53 +173,54 @@ _REFERENCE = "#/components/schemas/{name}"
 _ERRORS = {
     "400": "A parameter is unknown, or its value is not allowed.",
     "401": "A token is needed, or it is wrong.",
-    "404": "Nothing of that name.",
+    "404": "There is nothing of that name.",
     "414": "The address is too long.",
-    "421": "The server is not asked for by this name.",
+    "421": "The server does not answer to this name.",
     "429": "Too many wrong tokens.",
     "500": "A defect of the server.",
     "503": "The store cannot be read.",
 }
-_OF_UPLOADS = {
+_UPLOAD_ERRORS = {
     "403": "The server has no token, and so takes no runs.",
-    "408": "It was not here in time.",
-    "413": "Larger than the server allows.",
+    "408": "The upload took too long.",
+    "413": "The upload is larger than the server allows.",
     "409": "Something else is stored under the same name.",
-    "422": "It is not what `opmark push` sends.",
-    "503": "Too many are under way, or the store cannot be written just now.",
+    "422": "The upload is not what `opmark push` sends.",
+    "503": "Too many uploads are under way, or the store cannot be written just now.",
 }
 
 
 @cache
 def document() -> bytes:
-    kinds = [endpoint.asked for endpoint in ENDPOINTS] + [download.asked for download in DOWNLOADS]
+    kinds = [endpoint.query for endpoint in ENDPOINTS] + [download.query for download in DOWNLOADS]
     answers = [endpoint.answer for endpoint in ENDPOINTS] + [HttpProblem, PushReply]
-    found, schemas = msgspec.json.schema_components([*kinds, *answers], ref_template=_REFERENCE)
-    of = dict(zip([*kinds, *answers], found, strict=True))
-    told: dict[str, Any] = {}
+    references, schemas = msgspec.json.schema_components([*kinds, *answers], ref_template=_REFERENCE)
+    refs = dict(zip([*kinds, *answers], references, strict=True))
+    paths: dict[str, Any] = {}
     for endpoint in ENDPOINTS:
-        get = _operation(endpoint.json_path, endpoint.summary, _parameters(endpoint.asked, endpoint.path, of, schemas))
-        get["responses"] = {"200": _answer("What is asked for.", of[endpoint.answer]), **_errors(_ERRORS, of)}
-        told.setdefault(endpoint.json_path, {})["get"] = get
+        get = _operation(
+            endpoint.json_path, endpoint.summary, _parameters(endpoint.query, endpoint.path, refs, schemas)
+        )
+        get["responses"] = {"200": _answer("The answer.", refs[endpoint.answer]), **_errors(_ERRORS, refs)}
+        paths.setdefault(endpoint.json_path, {})["get"] = get
     for download in DOWNLOADS:
-        told[download.path] = {"get": _download(download, of, schemas)}
-    told.setdefault(PATH, {})["post"] = _upload(of)
-    told[DOCUMENT] = {"get": _of_itself(of)}
-    used = {name: schema for name, schema in schemas.items() if name not in {_name(of[kind]) for kind in kinds}}
-    return msgspec.json.encode(_whole(told, used))
-
-
-def _whole(paths: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+        paths[download.path] = {"get": _download_operation(download, refs, schemas)}
+    paths.setdefault(PATH, {})["post"] = _upload_operation(refs)
+    itself = {"200": _answer("This document.", {"type": "object"}), **_errors(_ERRORS, refs)}
+    paths[DOCUMENT] = {"get": _operation(DOCUMENT, "This document.", []) | {"responses": itself}}
+    query_names = {_name(refs[kind]) for kind in kinds}
+    used = {name: schema for name, schema in schemas.items() if name not in query_names}
     token = {"type": "http", "scheme": "bearer", "description": "The token that the server was started with, if any."}
-    about = "What the pages of the dashboard show. Times are seconds, sizes bytes, rates a second."
-    return {
+    about = "The data that the pages of the dashboard show. Times are in seconds, sizes in bytes, rates per second."
+    whole = {
         "openapi": "3.1.0",
         "info": {"title": "opmark", "version": VERSION, "description": about},
         "servers": [{"url": "/"}],
         "paths": paths,
-        "components": {"schemas": schemas, "securitySchemes": {"token": token}},
+        "components": {"schemas": used, "securitySchemes": {"token": token}},
         "security": [{}, {"token": []}],
     }
+    return msgspec.json.encode(whole)
 
 
 def _operation(path: str, summary: str, parameters: list[Any], method: str = "get") -> dict[str, Any]:
@@ -221,8 +228,8 @@ def _operation(path: str, summary: str, parameters: list[Any], method: str = "ge
     return {"operationId": "_".join([method, *words]), "summary": summary, "parameters": parameters}
 
 
-def _parameters(kind: type, path: str, of: dict[Any, Any], schemas: dict[str, Any]) -> list[dict[str, Any]]:
-    placed, known = names_in(path), schemas[_name(of[kind])]["properties"]
+def _parameters(kind: type, path: str, refs: dict[Any, Any], schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    placed, known = names_in(path), schemas[_name(refs[kind])]["properties"]
     made = []
     for field in fields(kind):
         schema = dict(known[field.encode_name])
@@ -240,29 +247,24 @@ def _parameters(kind: type, path: str, of: dict[Any, Any], schemas: dict[str, An
     return made
 
 
-def _download(download: Download, of: dict[Any, Any], schemas: dict[str, Any]) -> dict[str, Any]:
-    get = _operation(download.path, download.summary, _parameters(download.asked, download.path, of, schemas))
+def _download_operation(download: Download, refs: dict[Any, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    get = _operation(download.path, download.summary, _parameters(download.query, download.path, refs, schemas))
     content: dict[str, Any] = {kind: {"schema": {}} for kind in download.kinds}
     pages = {code: {"description": text, "content": {"text/html": {}}} for code, text in _ERRORS.items()}
-    elsewhere = {"303": {"description": "To the login, where a token is needed."}}
+    elsewhere = {"303": {"description": "Redirects to the login if a token is needed."}}
     return get | {"responses": {"200": {"description": "The file.", "content": content}, **elsewhere, **pages}}
 
 
-def _upload(of: dict[Any, Any]) -> dict[str, Any]:
+def _upload_operation(refs: dict[Any, Any]) -> dict[str, Any]:
     post = _operation(PATH, "Store a run of another machine, as `opmark push` sends it.", [], "post")
     post["requestBody"] = {"required": True, "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
-    stored = {"201": _answer("Stored.", of[PushReply]), "200": _answer("It was there already.", of[PushReply])}
-    post["responses"] = {**stored, **_errors({**_ERRORS, **_OF_UPLOADS}, of)}
+    stored = {"201": _answer("Stored.", refs[PushReply]), "200": _answer("It was there already.", refs[PushReply])}
+    post["responses"] = {**stored, **_errors({**_ERRORS, **_UPLOAD_ERRORS}, refs)}
     return post | {"security": [{"token": []}]}
 
 
-def _of_itself(of: dict[Any, Any]) -> dict[str, Any]:
-    get = _operation(DOCUMENT, "This document.", [])
-    return get | {"responses": {"200": _answer("This document.", {"type": "object"}), **_errors(_ERRORS, of)}}
-
-
-def _errors(told: dict[str, str], of: dict[Any, Any]) -> dict[str, Any]:
-    return {code: _answer(text, of[HttpProblem]) for code, text in sorted(told.items())}
+def _errors(texts: dict[str, str], refs: dict[Any, Any]) -> dict[str, Any]:
+    return {code: _answer(text, refs[HttpProblem]) for code, text in sorted(texts.items())}
 
 
 def _answer(text: str, schema: Any) -> dict[str, Any]:
@@ -273,16 +275,16 @@ def _name(reference: dict[str, Any]) -> str:
     return str(reference["$ref"]).rpartition("/")[2]
 
 
-# The table of endpoints. A row is a page, an address of the JSON API and a part of the OpenAPI document.
+# The table of endpoints. An entry is a page, an address of the JSON API and a part of the OpenAPI document.
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     runs.RUNS_ENDPOINT,
     run.RUN_ENDPOINT,
-    progress.PROGRESS_ENDPOINT,
-    item.ITEM_ENDPOINT,
+    run.PROGRESS_ENDPOINT,
+    run.ITEM_ENDPOINT,
     figures.FIGURES_ENDPOINT,
-    search.SEARCH_ENDPOINT,
-    roofline.ROOFLINE_ENDPOINT,
+    runs.SEARCH_ENDPOINT,
+    figures.ROOFLINE_ENDPOINT,
     case.CASE_ENDPOINT,
     compare.COMPARE_ENDPOINT,
     coverage.COVERAGE_ENDPOINT,

@@ -1,4 +1,4 @@
-"""Checks every request before it is answered: host, length of the address, origin and token; and adds headers."""
+"""Checks every request before it is answered: host, length of the address, origin and token; login and headers."""
 
 from __future__ import annotations
 
@@ -37,58 +37,58 @@ FORM_WITHIN = 10.0
 """Seconds for receiving a login form, whose sender has no token yet."""
 
 
-async def login(request: Request) -> Response:
-    wanted = _local(request.query_params.get("next", "/"))
-    door: AccessPolicy = request.app.state.door
-    if door.token is None or door.lets_in(request.headers, session_of(request)):
-        return RedirectResponse(wanted, 303)
-    return page_response(request, "login.html", next=wanted, wrong=False)
+async def show_login(request: Request) -> Response:
+    target = _local_path(request.query_params.get("next", "/"))
+    access: AccessPolicy = request.app.state.access
+    if access.token is None or access.allows(request.headers, session_of(request)):
+        return RedirectResponse(target, 303)
+    return page_response(request, "login.html", next=target, wrong=False)
 
 
-async def enter(request: Request) -> Response:
-    form = await _form(request)
-    wanted, door = _local(form.get("next", ["/"])[0]), request.app.state.door
-    if not door.is_token(form.get("token", [""])[0].strip()):
-        wrong = page_response(request, "login.html", 401, next=wanted, wrong=True)
-        if await request.app.state.patience.wait():
+async def log_in(request: Request) -> Response:
+    form = await _read_form(request)
+    target, access = _local_path(form.get("next", ["/"])[0]), request.app.state.access
+    if not access.is_token(form.get("token", [""])[0].strip()):
+        wrong = page_response(request, "login.html", 401, next=target, wrong=True)
+        if await request.app.state.login_limits.wait():
             return wrong
         raise too_many_wrong()
-    answer = RedirectResponse(wanted, 303)
-    # What a proxy does about TLS is not seen here; a browser says what its page was fetched by.
+    answer = RedirectResponse(target, 303)
+    # TLS may end at a proxy, so that only the origin, which the browser sends, says whether the page came by https.
     secure = request.headers.get("origin", "").startswith("https://")
     name = cookie_of(request)
-    answer.set_cookie(name, door.begin(), SESSION_SECONDS, httponly=True, samesite="strict", secure=secure)
+    answer.set_cookie(name, access.begin_session(), SESSION_SECONDS, httponly=True, samesite="strict", secure=secure)
     return answer
 
 
-async def _form(request: Request) -> dict[str, list[str]]:
+async def _read_form(request: Request) -> dict[str, list[str]]:
     try:
-        with request.app.state.patience.form(), anyio.fail_after(FORM_WITHIN):
+        with request.app.state.login_limits.form(), anyio.fail_after(FORM_WITHIN):
             body = await read_body(request, LONGEST_FORM)
         return parse_qs(body.decode("utf-8", "replace"), max_num_fields=MOST_FIELDS)
     except TimeoutError:
-        raise RequestRefused(408, f"the form was not here within {FORM_WITHIN:g} seconds", "send it again") from None
+        raise RequestRefused(408, f"the form did not arrive within {FORM_WITHIN:g} seconds", "send it again") from None
     except ValueError:
         raise RequestRefused(400, f"the form has more than {MOST_FIELDS} fields") from None
 
 
-async def leave(request: Request) -> Response:
-    request.app.state.door.end(session_of(request))
+async def log_out(request: Request) -> Response:
+    request.app.state.access.end_session(session_of(request))
     answer = RedirectResponse("/login", 303)
     answer.delete_cookie(cookie_of(request), httponly=True, samesite="strict")
     return answer
 
 
-def _local(path: str) -> str:
+def _local_path(path: str) -> str:
     """Return a path of this server, or `/` for a link to somewhere else."""
     ours = path.startswith("/") and not path.startswith("//") and "\\" not in path and path.isprintable()
     return path if ours and len(path) < 2000 else "/"
 
 
 ROUTES = [
-    Route("/login", login, methods=["GET"]),
-    Route("/login", enter, methods=["POST"]),
-    Route("/logout", leave, methods=["POST"]),
+    Route("/login", show_login, methods=["GET"]),
+    Route("/login", log_in, methods=["POST"]),
+    Route("/logout", log_out, methods=["POST"]),
 ]
 
 
@@ -118,7 +118,7 @@ HEADERS = {
 }
 
 
-def checked_token(token: str | None) -> str | None:
+def check_token(token: str | None) -> str | None:
     """Check the length and the characters of a token; errors never quote it."""
     if token is None:
         return None
@@ -157,18 +157,18 @@ class AccessPolicy:
         name = host_of(header)
         return name in self.hosts if self.hosts is not None else bool(name or not header)
 
-    def is_token(self, given: str) -> bool:
+    def is_token(self, text: str) -> bool:
         """Compare hashes, which have one length, so that the time of the comparison reveals nothing."""
-        return self.token is not None and hmac.compare_digest(_hash(given), _hash(self.token))
+        return self.token is not None and hmac.compare_digest(_hash(text), _hash(self.token))
 
-    def lets_in(self, headers: Mapping[str, str], session: str) -> bool:
+    def allows(self, headers: Mapping[str, str], session: str) -> bool:
         return self.token is None or self.has_token(headers) or self._has_session(session)
 
     def has_token(self, headers: Mapping[str, str]) -> bool:
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        return kind.lower() == "bearer" and self.is_token(given.strip())
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        return kind.lower() == "bearer" and self.is_token(token.strip())
 
-    def begin(self) -> str:
+    def begin_session(self) -> str:
         """Begin a session and return its random id."""
         made = secrets.token_urlsafe(32)
         with self._lock:
@@ -177,13 +177,13 @@ class AccessPolicy:
                 self._sessions.popitem(last=False)
         return made
 
-    def end(self, session: str) -> None:
+    def end_session(self, session: str) -> None:
         with self._lock:
             self._sessions.pop(_hash(session), None)
 
-    def _has_session(self, given: str) -> bool:
+    def _has_session(self, session: str) -> bool:
         with self._lock:
-            until = self._sessions.get(_hash(given))
+            until = self._sessions.get(_hash(session))
         return until is not None and time.monotonic() < until
 
 
@@ -211,8 +211,8 @@ MOST_FORMS = 50
 """Login forms that are read at once: far fewer than connections, so that slow senders cannot take them all."""
 
 
-class Patience:
-    """Delays wrong tokens, with limits, so that a guesser cannot block the server."""
+class LoginLimits:
+    """Delays wrong tokens and limits the logins at once, so that a guesser cannot block the server."""
 
     def __init__(self) -> None:
         self._waiting = self._forms = 0
@@ -240,8 +240,10 @@ class Patience:
 
 
 class Guard:
-    def __init__(self, app: ASGIApp, door: AccessPolicy, patience: Patience, store_name: str = "") -> None:
-        self.app, self.door, self.patience, self.store_name = app, door, patience, store_name
+    """Refuses requests or passes them to the application, and adds the security headers to every answer."""
+
+    def __init__(self, app: ASGIApp, access: AccessPolicy, login_limits: LoginLimits, store_name: str = "") -> None:
+        self.app, self.access, self.login_limits, self.store_name = app, access, login_limits, store_name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -255,37 +257,39 @@ class Guard:
                 log.info("%s %s %d", request.method, path, message["status"])
             await send(message)
 
-        refused = await self._refused(request)
-        await (refused or self.app)(scope, receive, with_headers)
+        refusal = await self._find_refusal(request)
+        await (refusal or self.app)(scope, receive, with_headers)
 
-    async def _refused(self, request: Request) -> Response | None:
+    async def _find_refusal(self, request: Request) -> Response | None:
         """Return the response that refuses a request; None if it is accepted."""
         headers, path = request.headers, request.scope["path"]  # the path that is routed, which headers cannot change
-        if not self.door.knows_host(headers.get("host", "")):
+        if not self.access.knows_host(headers.get("host", "")):
             return problem_response(request, _strange_host(headers))
         if len(request.scope["raw_path"] or b"") + len(request.scope["query_string"]) > LONGEST_ADDRESS:
             return problem_response(request, RequestRefused(414, f"the address is longer than {LONGEST_ADDRESS} bytes"))
         if request.method == "POST" and not _same_origin(headers):
             return problem_response(request, RequestRefused(403, "this was sent by a page of another origin"))
-        if path == OPEN or path.startswith(OPEN_BELOW) or self.door.lets_in(headers, session_of(request)):
+        if path == OPEN or path.startswith(OPEN_BELOW) or self.access.allows(headers, session_of(request)):
             return None
         if "authorization" in headers:
-            return await self._slowly(request, RequestRefused(401, "the token is wrong", "see `opmark serve --help`"))
+            return await self._refuse_slowly(
+                request, RequestRefused(401, "the token is wrong", "see `opmark serve --help`")
+            )
         if path.startswith("/api/") or request.method not in ("GET", "HEAD"):
             needed = RequestRefused(401, "a token is needed", "send it as `Authorization: Bearer TOKEN`")
             return problem_response(request, needed, {"www-authenticate": "Bearer"})
         query = request.scope["query_string"].decode("latin-1")
         return RedirectResponse(address("/login", next=f"{path}?{query}" if query else path), 303)
 
-    async def _slowly(self, request: Request, refused: RequestRefused) -> Response:
-        if await self.patience.wait():
+    async def _refuse_slowly(self, request: Request, refused: RequestRefused) -> Response:
+        if await self.login_limits.wait():
             return problem_response(request, refused, {"www-authenticate": "Bearer"})
         return problem_response(request, too_many_wrong())
 
     def _add_headers(self, headers: MutableHeaders) -> None:
         for name, value in HEADERS.items():
             headers.setdefault(name, value)
-        headers.setdefault("cache-control", "no-store" if self.door.token else "no-cache")
+        headers.setdefault("cache-control", "no-store" if self.access.token else "no-cache")
 
 
 def too_many_wrong() -> RequestRefused:
@@ -302,9 +306,9 @@ def session_of(request: Request) -> str:
 
 
 def _strange_host(headers: Headers) -> RequestRefused:
-    told = headers.get("host", "")
+    host = headers.get("host", "")
     return RequestRefused(
-        421, f"this server is not asked for as `{printable(host_of(told) or told)[:100]}`",
+        421, f"this server does not answer to the name `{printable(host_of(host) or host)[:100]}`",
         "`opmark serve --allow-host NAME` allows a name",
     )  # fmt: skip
 

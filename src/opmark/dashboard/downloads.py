@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from opmark.api.export import export
-from opmark.dashboard.endpoint import asked
+from opmark.dashboard.endpoint import parse_query
 from opmark.dashboard.reader import Reader
 
 Format = Literal["csv", "json", "jsonl", "md"]
@@ -26,12 +26,12 @@ _KINDS: dict[str, str] = {
 }
 
 
-class Exported(Struct, frozen=True):
+class ExportQuery(Struct, frozen=True):
     run: str
     format: Format
 
 
-class Reported(Struct, frozen=True):
+class ReportQuery(Struct, frozen=True):
     run: str
 
 
@@ -44,22 +44,22 @@ class File(Struct, frozen=True):
 class Download:
     path: str
     view: Callable[[Reader, Any], File]
-    asked: type[Struct]
+    query: type[Struct]
     kinds: tuple[str, ...]
     """Possible media types."""
     summary: str
 
 
-def exported(reader: Reader, what: Exported) -> File:
-    run = reader.run(what.run)
-    (content,) = export(run.id, format=what.format, db=reader.db).values()
-    return File(f"{run.id}.{what.format}", _bytes(content))
+def export_run(reader: Reader, query: ExportQuery) -> File:
+    run = reader.run(query.run)
+    (content,) = export(run.id, format=query.format, db=reader.db).values()
+    return File(f"{run.id}.{query.format}", _bytes(content))
 
 
-def reported(reader: Reader, what: Reported) -> File:
+def report_run(reader: Reader, query: ReportQuery) -> File:
     from opmark.api.report import make_report
 
-    run = reader.run(what.run)
+    run = reader.run(query.run)
     return File(f"{run.id}.html", _bytes(make_report(run.id, db=reader.db)))
 
 
@@ -68,8 +68,8 @@ def _bytes(text: str | bytes) -> bytes:
 
 
 DOWNLOADS = (
-    Download("/runs/{run}/export/{format}", exported, Exported, tuple(_KINDS.values())[:4], "A run as a table."),
-    Download("/runs/{run}/report.html", reported, Reported, ("text/html",), "A run as a report in one file."),
+    Download("/runs/{run}/export/{format}", export_run, ExportQuery, tuple(_KINDS.values())[:4], "A run as a table."),
+    Download("/runs/{run}/report.html", report_run, ReportQuery, ("text/html",), "A run as a report in one file."),
 )
 
 
@@ -79,8 +79,8 @@ def routes() -> list[Route]:
 
 def _as_file(download: Download) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
-        what = asked(download.asked, request.path_params, request.query_params.multi_items())
-        file = download.view(request.app.state.reader, what)
+        query = parse_query(download.query, request.path_params, request.query_params.multi_items())
+        file = download.view(request.app.state.reader, query)
         name = re.sub(r"[^\w.-]", "_", file.name, flags=re.ASCII)
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(file.body, headers=headers, media_type=_KINDS[name.rpartition(".")[2]])

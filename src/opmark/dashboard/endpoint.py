@@ -1,4 +1,4 @@
-"""Endpoint: one address of the dashboard, as a page and as JSON. The table of endpoints is the whole dashboard."""
+"""Endpoints of the dashboard, the parameters and bodies of requests, and the errors that refuse them."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ from opmark.errors import InvalidParameter, OpmarkError, StoreError, UnknownName
 
 @dataclass(frozen=True)
 class Endpoint:
+    """One address of the dashboard, as a page and as JSON; the table of endpoints in `app` is the whole dashboard."""
+
     path: str
-    """Path of the page, as in `/runs/{run}`; JSON is at `/api` + path. Names in braces are fields of `asked`."""
+    """Path of the page, as in `/runs/{run}`; JSON is at `/api` + path. Names in braces are fields of `query`."""
     view: Callable[[Reader, Any], Struct]
-    """Makes the answer from (reader, asked). It may raise `UnknownName` (404) and other `UserError`s (400)."""
-    asked: type[Struct]
+    """Makes the answer from (reader, query). It may raise `UnknownName` (404) and other `UserError`s (400)."""
+    query: type[Struct]
     """Parameters of the address: those of the path first, then the query, whose fields all have defaults. Values are
     converted (`"2"` to 2) and checked by their annotations (`msgspec.Meta` for limits)."""
     answer: type[Struct]
     """The answer. The page is made from it alone, so that JSON has everything that pages show."""
     template: str
-    """File in `dashboard/templates`, which gets `answer` and `asked`. Empty if there is only JSON."""
+    """File in `dashboard/pages/templates`, which gets `answer` and `query`. Empty if there is only JSON."""
     title: str
     summary: str
-    """For the OpenAPI document."""
+    """Description in the OpenAPI document."""
     ahead: Callable[[Reader], object] | None = None
     """Work that makes the first answer quick, done after the start while the server is idle."""
     of_runs: tuple[str, ...] = ()
-    """Fields of `asked` that name the runs of an answer, if it depends on these runs alone: such an answer is cached
+    """Fields of `query` that name the runs of an answer, if it depends on these runs alone: such an answer is cached
     until they change, or a run is added or renamed."""
     api: str = ""
     """Path of the JSON behind `/api`, if it is not `path`."""
@@ -46,23 +48,23 @@ class Endpoint:
         return f"/api{self.api or self.path}"
 
 
-# Turns the parameters of an address into the typed struct of a view, and checks names, types and limits.
+# Turns the parameters of an address into the typed query of a view, and checks names, types and limits.
 
 LONGEST = 500
-"""Characters of one value; names of cases and searches are shorter."""
+"""Longest value in characters; names of cases and searches are shorter."""
 _WHERE = re.compile(r" - at `\$\.(?P<name>\w+)[^`]*`$")
 _GOT = re.compile(r", got `\w+`$")
 """The part of msgspec's message with the type that it got, which is always text."""
-_Asked = TypeVar("_Asked", bound=Struct)
+_Query = TypeVar("_Query", bound=Struct)
 
 
-def asked(kind: type[_Asked], placed: Mapping[str, str], query: Iterable[tuple[str, str]]) -> _Asked:
+def parse_query(kind: type[_Query], placed: Mapping[str, str], query: Iterable[tuple[str, str]]) -> _Query:
     """Convert parameters; `placed` are those of the path. Empty values of the query are ignored."""
     known = {field.name: field for field in fields(kind)}
     values: dict[str, Any] = dict(placed)
     for name, value in query:
         if name not in known or name in placed:
-            raise _unknown(name, [other for other in known if other not in placed])
+            raise _unknown_parameter(name, [other for other in known if other not in placed])
         if value != "":
             _put(values, known[name], value)
     for name, value in values.items():
@@ -71,8 +73,11 @@ def asked(kind: type[_Asked], placed: Mapping[str, str], query: Iterable[tuple[s
     try:
         made = msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise _wrong(str(error), values, known) from None
-    _check_finite(made)
+        raise _invalid_value(str(error), values, known) from None
+    for field in fields(made):
+        number = getattr(made, field.name)
+        if isinstance(number, float) and not math.isfinite(number):
+            raise InvalidParameter(f"{field.name}: expected a number, got {number:g}")
     return made
 
 
@@ -104,14 +109,7 @@ def _check_text(name: str, text: str) -> None:
         raise InvalidParameter(f"{name}: expected text without control characters, got {text!a}")
 
 
-def _check_finite(made: Struct) -> None:
-    for field in fields(made):
-        value = getattr(made, field.name)
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InvalidParameter(f"{field.name}: expected a number, got {value:g}")
-
-
-def _unknown(name: str, known: list[str]) -> InvalidParameter:
+def _unknown_parameter(name: str, known: list[str]) -> InvalidParameter:
     near = nearest(name, known)
     listed = f"known: {', '.join(known)}" if known else "this address takes none"
     return InvalidParameter(
@@ -119,19 +117,19 @@ def _unknown(name: str, known: list[str]) -> InvalidParameter:
     )
 
 
-def _wrong(message: str, values: Mapping[str, Any], known: Mapping[str, FieldInfo]) -> InvalidParameter:
+def _invalid_value(message: str, values: Mapping[str, Any], known: Mapping[str, FieldInfo]) -> InvalidParameter:
     """Make a message from msgspec's, with the value that was given, and the known values if there is a list."""
     place = _WHERE.search(message)
     name = place["name"] if place else ""
     expected = _GOT.sub("", message[: place.start()] if place else message)
     got = values.get(name)
-    told = ", ".join(got) if isinstance(got, list) else got
+    text = ", ".join(got) if isinstance(got, list) else got
     allowed = choices(known[name].type) if name in known else ()
     if allowed:
-        near = nearest(str(told), allowed)
+        near = nearest(str(text), allowed)
         hint = f"did you mean `{near}`?" if near else None
-        return InvalidParameter(f"{name}: expected one of {', '.join(allowed)}; got `{told}`", hint)
-    return InvalidParameter(f"{name}: {expected[:1].lower()}{expected[1:]}, got `{told}`".removeprefix(": "))
+        return InvalidParameter(f"{name}: expected one of {', '.join(allowed)}; got `{text}`", hint)
+    return InvalidParameter(f"{name}: {expected[:1].lower()}{expected[1:]}, got `{text}`".removeprefix(": "))
 
 
 def choices(kind: Any) -> tuple[str, ...]:
@@ -144,8 +142,9 @@ def choices(kind: Any) -> tuple[str, ...]:
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    told = request.headers.get("content-length", "0").lstrip("0")
-    if told.isdecimal() and (len(told) > len(str(limit)) or int(told) > limit):  # int() refuses thousands of digits
+    length = request.headers.get("content-length", "0").lstrip("0")
+    # The number of digits is compared first because int() refuses thousands of them.
+    if length.isdecimal() and (len(length) > len(str(limit)) or int(length) > limit):
         raise _too_much(limit)
     pieces: list[bytes] = []
     size = 0

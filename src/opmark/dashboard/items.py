@@ -1,4 +1,8 @@
-"""What a page shows of a run: of one that was looked at from memory, of another from no more records than it takes."""
+"""Selects, sorts and pages the rows of a run, groups its failures, and estimates its progress.
+
+The rows of a run in memory come from there; for another run only the records of the page are read, where that is
+enough.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +17,17 @@ from msgspec.structs import replace
 from opmark.analysis.rows import Row, RunView, seconds_of
 from opmark.api.items import CaseCache, rows_at
 from opmark.api.result import facts_of
-from opmark.dashboard.navigation import Page, brief, paged
+from opmark.dashboard.navigation import Page, paginate, shorten
 from opmark.schema import Run
 from opmark.schema.record import FAILED
 from opmark.store.records import RecordOutline, record_outlines
 from opmark.store.sql import SqlStore
 
-# Which items of a run are shown, and in which order: the same for its table and for its figures.
-
 Sort = Literal["", "name", "-name", "time", "-time", "share", "-share", "backend", "-backend", "memory", "-memory"]
-"""Empty: as it was measured. A `-` turns the order around."""
-_FilterRow = TypeVar("_FilterRow")
-Shown = Literal["", "ok", "failed", "wrong", "skipped", "error", "timeout", "oom"]
-"""`failed` is whatever went wrong."""
+"""Column to sort by; empty for the order of measurement. A `-` means descending."""
+_Item = TypeVar("_Item")
+StatusFilter = Literal["", "ok", "failed", "wrong", "skipped", "error", "timeout", "oom"]
+"""`failed` stands for all statuses of failures."""
 
 
 class Filters(Struct, frozen=True, kw_only=True):
@@ -33,26 +35,26 @@ class Filters(Struct, frozen=True, kw_only=True):
     backend: str = ""
     dtype: str = ""
     phase: str = ""
-    status: Shown = ""
+    status: StatusFilter = ""
     q: Annotated[str, Meta(description="Words that are all in the name, the backend or the reason.")] = ""
 
     def filters(self) -> dict[str, str]:
-        """The filters that are set: for the address of another page of the run."""
+        """Return the filters that are set, for the address of another page of the run."""
         return {name: value for name in Filters.__struct_fields__ if (value := getattr(self, name))}
 
-    def fits(self, item: Row | RecordOutline) -> bool:
+    def matches(self, item: Row | RecordOutline) -> bool:
         if self.status == "failed" and not item.failed:
             return False
         if self.status not in ("", "failed", item.status):
             return False
         exact = ((self.op, item.op), (self.backend, item.backend), (self.dtype, item.dtype), (self.phase, item.phase))
-        if any(wanted not in ("", found) for wanted, found in exact):
+        if any(value not in ("", own) for value, own in exact):
             return False
-        return not self.q or (isinstance(item, Row) and _has(item, self.q))
+        return not self.q or (isinstance(item, Row) and _contains_words(item, self.q))
 
 
 class FilterOptions(Struct, frozen=True):
-    """What can be asked for, of a run."""
+    """The values that each filter can take in a run."""
 
     ops: list[str]
     backends: list[str]
@@ -61,19 +63,19 @@ class FilterOptions(Struct, frozen=True):
     statuses: list[str]
 
 
-def options_of(items: Sequence[Row] | Sequence[RecordOutline]) -> FilterOptions:
+def filter_options(items: Sequence[Row] | Sequence[RecordOutline]) -> FilterOptions:
     found = zip(*{(item.op, item.backend, item.dtype, item.phase, item.status) for item in items}, strict=True)
     return FilterOptions(*[sorted(filter(None, set(values))) for values in (list(found) or [()] * 5)])
 
 
-def ordered(
-    items: Iterable[_FilterRow], sort: Sort, keys: Mapping[str, Callable[[Any], Any]] | None = None
-) -> list[_FilterRow]:
-    """What has no value comes last, whichever way. `keys`: of what is no Row."""
+def sort_items(
+    items: Iterable[_Item], sort: Sort, keys: Mapping[str, Callable[[Any], Any]] | None = None
+) -> list[_Item]:
+    """Sort items; those without a value come last in either direction. `keys` are needed for items other than `Row`."""
     rows = list(items)
     if not sort:
         return rows
-    key: Callable[[Any], Any] = (keys or _FILTER_KEYS)[sort.removeprefix("-")]
+    key: Callable[[Any], Any] = (keys or _ROW_KEYS)[sort.removeprefix("-")]
     down = sort.startswith("-")
     valued = [(key(item), item) for item in rows]
     with_value = [pair for pair in valued if pair[0] is not None]
@@ -81,7 +83,7 @@ def ordered(
     return [item for _, item in with_value] + [item for value, item in valued if value is None]
 
 
-def _has(item: Row, words: str) -> bool:
+def _contains_words(item: Row, words: str) -> bool:
     text = f"{item.name} {item.where} {item.implementation} {item.reason} {item.case}".casefold()
     return all(word in text for word in words.casefold().split())
 
@@ -90,7 +92,7 @@ def _number(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-_FILTER_KEYS: dict[str, Callable[[Row], Any]] = {
+_ROW_KEYS: dict[str, Callable[[Row], Any]] = {
     "name": lambda item: item.name,
     "time": lambda item: _number(item.seconds),
     "share": lambda item: _number(item.of_peak.share) if item.of_peak else None,
@@ -99,7 +101,7 @@ _FILTER_KEYS: dict[str, Callable[[Row], Any]] = {
 }
 
 LISTED = 20
-"""Items of one reason; the filters find the others."""
+"""Number of rows that are listed for one reason; the filters find the others."""
 _BY_TIME = ("time", "-time")
 
 
@@ -108,33 +110,33 @@ class ItemRequest(NamedTuple):
     sort: Sort
     page: int
     rows: int
-    """Number of rows on a page."""
+    """Number of rows per page."""
 
     @property
     def needs_all(self) -> bool:
-        """Names, shares and memory are not in the columns of a record."""
+        """Whether all records have to be read: names, shares and memory are not in the columns of a record."""
         return bool(self.filters.q) or self.sort not in ("", *_BY_TIME)
 
 
 class Failure(Struct, frozen=True):
-    """What went wrong in the same way."""
+    """Rows that failed with the same status and reason."""
 
     status: str
     reason: str
     count: int
     items: list[Row]
-    """The first of them. Reasons are cut where they are long; an item alone has all of its own."""
+    """The first `LISTED` rows. Long reasons are shortened; the page of a row has its whole reason."""
 
 
 class RunItems(NamedTuple):
     items: list[Row]
-    """Rows that fit the filters, one page of them."""
+    """One page of the rows that match the filters."""
     page: Page
     failures: list[Failure]
     options: FilterOptions
     environments: dict[str, dict[str, Any]]
     newest: str
-    """When the last record was begun."""
+    """Start time of the last record."""
 
 
 class _Failing(Protocol):
@@ -149,49 +151,51 @@ class _Failing(Protocol):
 _Row = TypeVar("_Row", bound=_Failing)
 
 
-def part_of(view: RunView, wanted: ItemRequest) -> RunItems:
-    fitting = [item for item in view.rows if wanted.filters.fits(item)]
-    shown, page = paged(ordered(fitting, wanted.sort), wanted.page, wanted.rows)
-    failures = [_failure(*why, len(some), some[:LISTED]) for why, some in _failed(view.rows)]
-    return RunItems(_brief(shown), page, failures, options_of(view.rows), view.environments, view.newest)
+def select_items(view: RunView, request: ItemRequest) -> RunItems:
+    fitting = [item for item in view.rows if request.filters.matches(item)]
+    page_rows, page = paginate(sort_items(fitting, request.sort), request.page, request.rows)
+    failures = [_failure(*why, len(some), some[:LISTED]) for why, some in _group_failures(view.rows)]
+    return RunItems(
+        _shorten_reasons(page_rows), page, failures, filter_options(view.rows), view.environments, view.newest
+    )
 
 
-def part_at(store: SqlStore, run: Run, known: CaseCache, wanted: ItemRequest) -> RunItems | None:
-    """The same as `part_of`, of a run that nobody looked at yet. None where that takes a look at all of it: to sort by
-    what only the records themselves tell, and where several records may be one item, of several processes."""
-    if wanted.needs_all:
+def select_stored_items(store: SqlStore, run: Run, known: CaseCache, request: ItemRequest) -> RunItems | None:
+    """Do the same as `select_items` for a run that is not in memory. Return None if all records have to be read: to
+    sort by something that is not in their columns, and if several records, of several processes, may be one row."""
+    if request.needs_all:
         return None
-    rows = record_outlines(store, run.id, figures=bool(wanted.sort))
+    rows = record_outlines(store, run.id, figures=bool(request.sort))
     if len({(row.case, row.backend, row.implementation, row.threads) for row in rows}) < len(rows):
         return None
-    fitting = [row for row in rows if wanted.filters.fits(row)]
-    shown, page = paged(ordered(fitting, wanted.sort, _KEYS), wanted.page, wanted.rows)
-    failed = _failed(rows)
-    tasks = dict.fromkeys(row.task for some in (shown, *(some[:LISTED] for _, some in failed)) for row in some)
+    fitting = [row for row in rows if request.filters.matches(row)]
+    page_rows, page = paginate(sort_items(fitting, request.sort, _OUTLINE_KEYS), request.page, request.rows)
+    failed = _group_failures(rows)
+    tasks = dict.fromkeys(row.task for some in (page_rows, *(some[:LISTED] for _, some in failed)) for row in some)
     items = rows_at(store, run, list(tasks), known)
     return RunItems(
-        _brief(items[row.task] for row in shown),
+        _shorten_reasons(items[row.task] for row in page_rows),
         page,
         [_failure(*why, len(some), [items[row.task] for row in some[:LISTED]]) for why, some in failed],
-        options_of(rows),
+        filter_options(rows),
         facts_of(store, (row.environment for row in rows)),
         max((row.started for row in rows), default=""),
     )
 
 
-_KEYS: dict[str, Callable[[RecordOutline], Any]] = {"time": lambda row: seconds_of(row.figures)}
+_OUTLINE_KEYS: dict[str, Callable[[RecordOutline], Any]] = {"time": lambda row: seconds_of(row.figures)}
 
 
 def _failure(status: str, reason: str, count: int, first: list[Row]) -> Failure:
-    return Failure(status, brief(reason), count, _brief(first))
+    return Failure(status, shorten(reason), count, _shorten_reasons(first))
 
 
-def _brief(items: Iterable[Row]) -> list[Row]:
-    return [item if (short := brief(item.reason)) == item.reason else replace(item, reason=short) for item in items]
+def _shorten_reasons(items: Iterable[Row]) -> list[Row]:
+    return [item if (short := shorten(item.reason)) == item.reason else replace(item, reason=short) for item in items]
 
 
-def _failed(rows: Iterable[_Row]) -> list[tuple[tuple[str, str], list[_Row]]]:
-    """By status and reason, the most frequent one first."""
+def _group_failures(rows: Iterable[_Row]) -> list[tuple[tuple[str, str], list[_Row]]]:
+    """Return failed rows by status and reason, the most frequent reason first."""
     groups: dict[tuple[str, str], list[_Row]] = {}
     for row in rows:
         if row.failed:
@@ -199,12 +203,12 @@ def _failed(rows: Iterable[_Row]) -> list[tuple[tuple[str, str], list[_Row]]]:
     return sorted(groups.items(), key=lambda group: -len(group[1]))
 
 
-# How far a run is that may still be written.
+# The progress of a run that may still be written.
 
 SHORTEST, LONGEST = 20.0, 120.0
-"""Seconds without a record after which nobody seems to be writing any more: so many at least, and at most."""
+"""Limits, in seconds, of the time without a record after which a run counts as quiet."""
 SLOWER = 10.0
-"""Between these, so many times what its records took in the mean: one may take longer than others."""
+"""Between these limits, that time is the mean time of a record times this factor: one may take longer than others."""
 State = Literal["running", "finished", "quiet"]
 
 
@@ -215,20 +219,20 @@ class RunProgress(Struct, frozen=True):
     failed: int
     statuses: dict[str, int]
     state: State
-    """`quiet`: records are missing, and none was written lately: it was interrupted, or it is slow."""
+    """`quiet`: records are missing and none was written lately, because the run was interrupted or is slow."""
     last: str = ""
-    """When the last record was begun; UTC, ISO 8601."""
+    """Start time of the last record; UTC, ISO 8601."""
     quiet: float | None = None
     """Seconds since then."""
     per_second: float | None = None
     remaining: float | None = None
-    """Seconds until it is done, if it goes on as it did."""
+    """Seconds until the end at the rate so far."""
 
 
-def progress_of(run: Run, statuses: dict[str, int], last: str, now: datetime | None = None) -> RunProgress:
+def estimate_progress(run: Run, statuses: dict[str, int], last: str, now: datetime | None = None) -> RunProgress:
     now = now or datetime.now(timezone.utc)
     records = sum(statuses.values())
-    begun, newest = _time(run.started), _time(last) or _time(run.started)
+    begun, newest = _parse_time(run.started), _parse_time(last) or _parse_time(run.started)
     quiet = max(0.0, (now - newest).total_seconds()) if newest else None
     taken = (newest - begun).total_seconds() if begun and newest else 0.0
     rate = records / taken if taken > 0 and records else None
@@ -239,8 +243,8 @@ def progress_of(run: Run, statuses: dict[str, int], last: str, now: datetime | N
     return RunProgress(run.id, run.tasks, records, failed, statuses, state, last, quiet, rate, left)
 
 
-def _time(text: str) -> datetime | None:
-    """None for what no clock of ours wrote: stores come from anywhere."""
+def _parse_time(text: str) -> datetime | None:
+    """Return a time, or None for invalid text, which a store of another origin may have."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

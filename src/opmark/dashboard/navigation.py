@@ -1,4 +1,4 @@
-"""Makes the addresses of pages in one place, so that all names are quoted."""
+"""Addresses of pages, pages of long lists, and times and long texts as pages show them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ def names_in(path: str) -> tuple[str, ...]:
 
 
 def address(path: str, **values: Any) -> str:
-    """`address("/runs/{run}", run="a b", page=2)` is `/runs/a%20b?page=2`. Empty values are left out."""
+    """Return an address with all names quoted; empty values are left out.
+
+    `address("/runs/{run}", run="a b", page=2)` is `/runs/a%20b?page=2`."""
     placed = names_in(path)
     whole = _NAME.sub(lambda found: quote(str(values[found[1]]), safe=""), path)
     query = {key: _text(value) for key, value in values.items() if key not in placed and value not in (None, "", ())}
     return f"{whole}?{urlencode(query, doseq=True)}" if query else whole
 
 
-def again(path: str, asked: Struct, **changed: Any) -> str:
+def address_with(path: str, query: Struct, **changes: Any) -> str:
     """Return the address of the same page with some values changed; defaults are left out."""
     values: dict[str, Any] = {}
-    for field in fields(asked):
-        value = changed.get(field.name, getattr(asked, field.name))
+    for field in fields(query):
+        value = changes.get(field.name, getattr(query, field.name))
         if field.required or value != field.default:
             values[field.name] = value
     return address(path, **values)
@@ -41,8 +43,6 @@ def _text(value: Any) -> Any:
         return "true" if value else "false"
     return value
 
-
-# Long lists in pages.
 
 _Row = TypeVar("_Row")
 
@@ -60,26 +60,24 @@ class Page(Struct, frozen=True):
     last: int
 
 
-def paged(rows: Sequence[_Row], number: int, size: int) -> tuple[list[_Row], Page]:
+def paginate(rows: Sequence[_Row], number: int, size: int) -> tuple[list[_Row], Page]:
     """Return the rows of a page, and its position; a page behind the last one is empty."""
     start = (number - 1) * size
-    shown = list(rows[start : start + size])
+    part = list(rows[start : start + size])
     pages = max(1, -(-len(rows) // size))
-    return shown, Page(number, pages, len(rows), start + 1 if shown else 0, start + len(shown) if shown else 0)
+    return part, Page(number, pages, len(rows), start + 1 if part else 0, start + len(part) if part else 0)
 
-
-# Times of day and long texts as pages show them.
 
 MOST_LETTERS = 2_000
 """Length of a reason where many stand together; the page of a row has its whole reason."""
 
 
 def when(started: str) -> str:
-    """`2030-01-01T03:00:00.000+00:00` -> `2030-01-01 03:00:00`, UTC as everywhere."""
+    """Return a time of the store, which is UTC, as pages show it: `2030-01-01 03:00:00`."""
     return started[:19].replace("T", " ")
 
 
-def brief(text: str) -> str:
+def shorten(text: str) -> str:
     if len(text) <= MOST_LETTERS:
         return text
     return f"{text[:MOST_LETTERS]} … and {len(text) - MOST_LETTERS} more characters"

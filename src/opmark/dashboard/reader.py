@@ -1,7 +1,7 @@
-"""What pages read: the store, with the runs that were looked at last kept in memory.
+"""Reads the store for pages, with the runs that were requested last cached in memory.
 
-A store is append-only: what was read of a run stays true, and only what was written since has to be read. Many threads
-ask at once; a lock a run sees to it that one of them reads, and the others find what it read.
+A store is append-only: what was read stays true, and only records written since have to be read. Many threads read at
+once; a lock for each run makes one of them read while the others wait for its result.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 
 from opmark.analysis.rows import Row, RunView, rows_of_records
 from opmark.api.items import case_view
-from opmark.dashboard.items import ItemRequest, RunItems, RunProgress, part_at, part_of
-from opmark.dashboard.navigation import brief
-from opmark.dashboard.run_cache import KeptCases, KeptSummaries, RunCache, SummaryAtMark, progress
+from opmark.dashboard.items import ItemRequest, RunItems, RunProgress, select_items, select_stored_items
+from opmark.dashboard.navigation import shorten
+from opmark.dashboard.run_cache import CaseListCache, RunCache, SummaryAtMark, SummaryCache, read_progress
 from opmark.errors import OpmarkError, StoreError, UnknownName
 from opmark.schema import Case, Run
 from opmark.schema.options import PathLike
@@ -30,59 +30,61 @@ from opmark.store.runs import find_among, with_backend
 from opmark.store.sql import SqlStore, open_read_only
 
 READ_AHEAD = 3
-"""Runs that are read before anybody asks for them."""
+"""Number of runs that are read ahead after the start."""
 _QUIET, _PAUSE = 0.5, 0.02
-"""Seconds without a question until something is read ahead, and how often that is looked for."""
+"""Seconds without a request until something is read ahead, and seconds between two looks at that."""
 FIRST_PAGE = 50
-"""Runs of the page that everybody begins at."""
+"""Number of runs on the start page."""
 
 
 class Reader:
-    """`db` may not be there yet: it is looked for whenever something is asked."""
+    """Reads one store. `db` need not exist yet: every request looks for it."""
 
     def __init__(self, db: PathLike | None = None) -> None:
         self.db = db
         self.name = str(display_address(db))
-        """For messages: without a password."""
+        """Address of the store for messages, without a password."""
         self._lock = Lock()
         self._turn = Lock()
         self._opened: SqlStore | None = None
         self._file: tuple[int, ...] | None = None
-        self._kept, self._summaries, self._cases = RunCache(), KeptSummaries(), KeptCases()
+        self._views, self._summaries, self._cases = RunCache(), SummaryCache(), CaseListCache()
         self._closing = Event()
         self._ahead: Thread | None = None
-        self._asking, self._answered = 0, time.monotonic()
+        self._requests, self._last_answer = 0, time.monotonic()
         self.ahead: list[Callable[[Reader], object]] = []
-        """What else is made before anybody asks for it."""
+        """Work that is done ahead after the runs are read."""
 
     @property
-    def there(self) -> bool:
+    def exists(self) -> bool:
         return store_exists(self.db)
 
     @property
     def store(self) -> SqlStore:
-        """For reading. `StoreError` where there is none; another file of the same name is another store, and so is one
-        of an older version, of which a copy is read, as soon as somebody wrote to it."""
+        """The store, opened for reading; `StoreError` if there is none.
+
+        It is opened again if the file was replaced by another one. A store of an older version is read from a copy, and
+        is opened again after every change."""
         with self._lock:
             where = address(self.db)
-            now = _state_of(where, written=self._opened is not None and self._opened.copied)
+            now = _file_state(where, written=self._opened is not None and self._opened.copied)
             if self._opened is None or now != self._file:
                 self._forget()
-                before = _state_of(where, written=True)  # what is written from here on is seen the next time
+                before = _file_state(where, written=True)  # later changes are noticed at the next request
                 self._opened = open_read_only(self.db)
-                self._file = before if self._opened.copied else _state_of(where)
+                self._file = before if self._opened.copied else _file_state(where)
             return self._opened
 
     def runs(self) -> list[Run]:
-        """The runs begun last come first; none where there is no store yet."""
-        if not self.there:
+        """Return all runs, newest first; none if there is no store yet."""
+        if not self.exists:
             return []
         known = self.store.runs()
         self._summaries.keep_only({run.id for run in known})
         return known
 
     def run(self, name: str) -> Run:
-        """By its id, the beginning of it, or its label."""
+        """Return a run by its id, the beginning of its id, or its label."""
         known = self.runs()
         if not known:
             error = UnknownName("run", name, ())
@@ -91,26 +93,26 @@ class Reader:
         return find_among(known, name)
 
     def summaries(self, runs: Sequence[Run]) -> list[RunSummary]:
-        """In the order of the runs."""
-        return [one.summary for one in self.counted(runs)]
+        return [one.summary for one in self.summaries_at_marks(runs)]
 
-    def counted(self, runs: Sequence[Run]) -> list[SummaryAtMark]:
-        """The same with their marks, which change with whatever is written to a run."""
+    def summaries_at_marks(self, runs: Sequence[Run]) -> list[SummaryAtMark]:
+        """Return summaries with their marks, which change with every write to a run."""
         if not runs:
             return []
-        store = self.store  # first: another file begins with nothing kept
-        return self._summaries.of(store, runs)
+        store = self.store  # first, because opening another file empties the caches
+        return self._summaries.get(store, runs)
 
     def with_backend(self, runs: Sequence[Run], backend: str) -> list[Run]:
-        """The runs that have a record of a backend."""
+        """Return the runs that have a record of a backend."""
         found = with_backend(self.store, backend) if runs else set()
         return [run for run in runs if run.id in found]
 
-    def settled(self, names: Sequence[str]) -> Hashable | None:
-        """What answers about these runs depend on; None while one of them is being written: then also on the time."""
+    def answer_state(self, names: Sequence[str]) -> Hashable | None:
+        """Return a value that changes whenever an answer about these runs may change, or None while one of them is
+        being written, because answers then depend on the time as well."""
         known = self.runs()
         runs = [find_among(known, name) for name in names] if known else []
-        found = self.counted(runs)
+        found = self.summaries_at_marks(runs)
         if not runs or any(one.summary.missing for one in found):
             return None
         return (
@@ -121,11 +123,11 @@ class Reader:
         )
 
     def row(self, run: Run, key: str) -> tuple[Row, dict[str, Any]]:
-        """A row with its whole records, and the facts of its environment. Of a run that nobody looked at, no more than
-        the case of the row is read."""
+        """Return a row with its whole records, and the facts of its environment. If the run is not in memory, only the
+        case of the row is read."""
         store = self.store
-        view = None if self._kept.has(run) else case_view(store, run, key, self._kept.known)
-        view = view or self._kept.run_view(store, run)
+        view = None if self._views.has(run) else case_view(store, run, key, self._views.known)
+        view = view or self._views.run_view(store, run)
         known = any(row.key == key for row in view.rows)
         records = records_of_task(store, run.id, key) if known else []
         if not records:
@@ -134,28 +136,28 @@ class Reader:
         return row, view.environments.get(row.environment, {})
 
     def run_view(self, run: Run) -> RunView:
-        """A run as it is now: only what was written since it was last asked for is read."""
+        """Return a run as it is now; only records written since the last request are read."""
         store = self.store
-        return self._kept.run_view(store, run)
+        return self._views.run_view(store, run)
 
-    def part(self, run: Run, wanted: ItemRequest) -> RunItems:
-        """A page of a run; the first one does not wait until all of the run is read."""
+    def items(self, run: Run, request: ItemRequest) -> RunItems:
+        """Return one page of the rows of a run; the first page does not wait until the whole run is read."""
         store = self.store
-        found = None if self._kept.has(run) else part_at(store, run, self._kept.known, wanted)
-        return found or part_of(self._kept.run_view(store, run), wanted)
+        found = None if self._views.has(run) else select_stored_items(store, run, self._views.known, request)
+        return found or select_items(self._views.run_view(store, run), request)
 
     def progress(self, run: Run) -> RunProgress:
-        return progress(self.store, run)
+        return read_progress(self.store, run)
 
     def cases(self) -> list[tuple[Case, str]]:
-        """All that were ever measured, with their parameters as people read them; by operator."""
-        if not self.there:
+        """Return all cases of the store by operator, with their parameters as text."""
+        if not self.exists:
             return []
         store = self.store
-        return self._cases.of(store)
+        return self._cases.get(store)
 
     def read_ahead(self) -> None:
-        """The newest runs, in a thread of their own, so that the first click is quick."""
+        """Read the newest runs in a thread, so that the first page is quick."""
         self._ahead = Thread(target=self._read_newest, name="opmark-read-ahead", daemon=True)
         self._ahead.start()
 
@@ -170,32 +172,32 @@ class Reader:
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """While somebody waits for a page: nothing is read ahead then."""
+        """Count a request as under way; nothing is read ahead meanwhile."""
         with self._lock:
-            self._asking += 1
+            self._requests += 1
         try:
             yield
         finally:
             with self._lock:
-                self._asking -= 1
-                self._answered = time.monotonic()
+                self._requests -= 1
+                self._last_answer = time.monotonic()
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """One answer is made after the other. Python computes one at a time in any case; and who reads rows gives the
-        interpreter away at each of them, to wait for whoever computes meanwhile."""
+        """Make answers one after the other. Python computes one at a time in any case, and a thread that reads rows
+        releases the interpreter at each of them and then waits for the threads that compute."""
         with self._turn:
             yield
 
     def _read_newest(self) -> None:
         for step in self._steps():
-            if not self._is_quiet():
+            if not self._wait_for_quiet():
                 return
-            with self.turn(), suppress(OpmarkError):  # whoever asks for that page is told
+            with self.turn(), suppress(OpmarkError):  # a request for that page gets the message
                 step()
 
     def _steps(self) -> Iterator[Callable[[], object]]:
-        """Each of them short: who asks for a page meanwhile has half of the processor."""
+        """Yield short steps of reading ahead: a request that comes during one gets only half of the processor."""
         known: list[Run] = []
         with suppress(StoreError):
             known = self.runs()
@@ -205,23 +207,23 @@ class Reader:
         yield from (partial(make, self) for make in self.ahead)
         yield from (partial(self.summaries, [run]) for run in known)
 
-    def _is_quiet(self) -> bool:
-        """As soon as nobody has asked for anything for a moment. False: it is over."""
+    def _wait_for_quiet(self) -> bool:
+        """Wait for a moment without requests; return False if the reader is closed."""
         while not self._closing.wait(_PAUSE):
             with self._lock:
-                if not self._asking and time.monotonic() - self._answered > _QUIET:
+                if not self._requests and time.monotonic() - self._last_answer > _QUIET:
                     return True
         return False
 
     def _forget(self) -> None:
-        """It is closed as soon as the last who reads from it is done."""
+        """Drop the store and all caches. The store closes itself after its last reading thread."""
         self._opened = None
-        self._kept, self._summaries, self._cases = RunCache(), KeptSummaries(), KeptCases()
+        self._views, self._summaries, self._cases = RunCache(), SummaryCache(), CaseListCache()
 
 
-def _state_of(where: str | Path, *, written: bool = False) -> tuple[int, ...] | None:
-    """What tells a file from another one of the same name, and with `written` also from itself before somebody wrote to
-    it; a server has none."""
+def _file_state(where: str | Path, *, written: bool = False) -> tuple[int, ...] | None:
+    """Return a value that differs for another file of the same name, and with `written` also after every change;
+    None for a server."""
     if isinstance(where, str):
         return None
     try:
@@ -229,10 +231,10 @@ def _state_of(where: str | Path, *, written: bool = False) -> tuple[int, ...] | 
     except OSError:
         return None
     number = (found.st_dev, found.st_ino)
-    return (*number, *_written(where), *_written(Path(f"{where}-wal"))) if written else number
+    return (*number, *_time_and_size(where), *_time_and_size(Path(f"{where}-wal"))) if written else number
 
 
-def _written(file: Path) -> tuple[int, int]:
+def _time_and_size(file: Path) -> tuple[int, int]:
     try:
         found = file.stat()
     except OSError:
@@ -240,14 +242,12 @@ def _written(file: Path) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_size
 
 
-# The last result of each operator on each backend: only what was written since it was last asked for is read.
-
-Found = Mapping[str, Mapping[str, Mapping[str, LatestTry]]]
-"""By operator, backend and phase."""
+LatestByOperator = Mapping[str, Mapping[str, Mapping[str, LatestTry]]]
+"""Latest tries by operator, backend and phase."""
 
 
 class LatestResults:
-    """Kept for each store that is open."""
+    """The last result of each operator on each backend; only records written since the last request are read."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -255,8 +255,9 @@ class LatestResults:
         """The record up to which the store was read."""
         self._found: dict[str, dict[str, dict[str, LatestTry]]] = {}
 
-    def tried(self, reader: Reader) -> Found:
-        """A variant of a backend, or another interpreter, is the same backend. What was skipped was not tried."""
+    def read(self, reader: Reader) -> LatestByOperator:
+        """Return the latest tries. Variants and interpreters of a backend count as the backend; skipped cases do not
+        count as tried."""
         runs = {run.id for run in reader.runs()}
         with self._lock:
             known = [one for own in self._found.values() for phases in own.values() for one in phases.values()]
@@ -269,5 +270,5 @@ class LatestResults:
                 name = one.backend.partition("@")[0].partition("/")[0]
                 phases = self._found.setdefault(one.op, {}).setdefault(name, {})
                 if one.phase not in phases or phases[one.phase].number < one.number:
-                    phases[one.phase] = one._replace(reason=brief(one.reason))
+                    phases[one.phase] = one._replace(reason=shorten(one.reason))
             return {op: {name: dict(phases) for name, phases in own.items()} for op, own in self._found.items()}

@@ -1,4 +1,4 @@
-"""A cache of rendered answers, and entity tags by which a browser knows that it has one already."""
+"""Responses as JSON below /api and as pages elsewhere, a cache of rendered answers, and entity tags for browsers."""
 
 from __future__ import annotations
 
@@ -57,18 +57,16 @@ class ResponseCache:
                     del self._pages[key]
 
 
-def answered(request: Request, body: bytes, kind: str) -> Response:
+def tagged_response(request: Request, body: bytes, kind: str) -> Response:
     """Return a response with its entity tag; 304 if the browser has it already."""
     mark = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
-    had = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
-    if mark in had:
+    known = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
+    if mark in known:
         return Response(status_code=304, headers={"etag": mark})
     return Response(body, headers={"etag": mark}, media_type=kind)
 
 
-# Responses: JSON below /api, pages elsewhere.
-
-encoded = msgspec.json.Encoder().encode
+encode_json = msgspec.json.Encoder().encode
 
 
 def is_api(request: Request) -> bool:
@@ -78,7 +76,7 @@ def is_api(request: Request) -> bool:
 
 
 def json_response(answer: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(encoded(answer), status, headers, "application/json")
+    return Response(encode_json(answer), status, headers, "application/json")
 
 
 def page_response(
@@ -89,7 +87,7 @@ def page_response(
 
 def page_body(request: Request, template: str, **context: Any) -> bytes:
     state = request.app.state if "app" in request.scope else None
-    has_token = bool(state and state.door.token)
+    has_token = bool(state and state.access.token)
     return page(template, has_token=has_token, path=request.scope["path"], **context).encode()
 
 
@@ -97,10 +95,12 @@ def problem_response(
     request: Request, error: OpmarkError, headers: Mapping[str, str] | None = None, status: int | None = None
 ) -> Response:
     wait = {"retry-after": str(error.wait)} if isinstance(error, RequestRefused) and error.wait else {}
-    return told(request, problem_of(error), status or status_of(error), {**wait, **(headers or {})})
+    return error_response(request, problem_of(error), status or status_of(error), {**wait, **(headers or {})})
 
 
-def told(request: Request, problem: HttpProblem, status: int, headers: Mapping[str, str] | None = None) -> Response:
+def error_response(
+    request: Request, problem: HttpProblem, status: int, headers: Mapping[str, str] | None = None
+) -> Response:
     if is_api(request):
         return json_response(problem, status, headers)
     return page_response(request, "problem.html", status, headers, problem=problem, code=status)

@@ -1,4 +1,7 @@
-"""Runs that were looked at, kept in memory and brought up to date when they are asked for again."""
+"""Caches of the dashboard: run views, summaries of runs, the list of cases, and answers that take long to compute.
+
+Cached runs are brought up to date when they are requested again: only records written since are read.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from msgspec.structs import replace
 
 from opmark.analysis.rows import RunView
 from opmark.api.items import CaseCache, refresh_view, view_stored_run
-from opmark.dashboard.items import RunProgress, progress_of
+from opmark.dashboard.items import RunProgress, estimate_progress
 from opmark.plugin.param import format_params
 from opmark.plugin.registry import parameters_of
 from opmark.schema import Case, Run
@@ -35,7 +38,7 @@ from opmark.store.runs import marked_summaries
 from opmark.store.sql import SqlStore
 
 MOST_ROWS = 60_000
-"""Upper bound on the rows in memory; the run that was looked at last stays, however many it has."""
+"""Upper bound on the rows in memory; the run that was requested last stays, however many it has."""
 
 
 @dataclass
@@ -53,30 +56,30 @@ class RunCache:
         self.known = CaseCache()
 
     def has(self, run: Run) -> bool:
-        """Whether it was looked at; what was written since may be missing."""
+        """Whether a view of the run is in memory; records written since may be missing in it."""
         with self._lock:
             entry = self._entries.get(run.id)
             return entry is not None and entry.view is not None
 
     def run_view(self, store: SqlStore, run: Run) -> RunView:
-        """Who comes second waits for who came first, and finds what that one read."""
+        """Return the up-to-date view of a run. A second thread waits for the first and gets what that one read."""
         with self._lock:
             entry = self._entries.setdefault(run.id, _Entry())
             self._entries.move_to_end(run.id)
         with entry.lock:
-            mark = _mark(store, run.id)
+            mark = _read_mark(store, run.id)
             if entry.view is None or mark != entry.mark:
-                entry.view, entry.mark = self._now(store, run, entry, mark), mark
+                entry.view, entry.mark = self._read(store, run, entry, mark), mark
             elif entry.view.run != run:
-                entry.view = replace(entry.view, run=run)  # it got another label since
-            found = entry.view
+                entry.view = replace(entry.view, run=run)  # its label was changed
+            view = entry.view
         self._forget_oldest()
-        return found
+        return view
 
-    def _now(self, store: SqlStore, run: Run, entry: _Entry, mark: ReadMark) -> RunView:
-        """Only what was written since is read, unless it was not all behind what was known: records can be removed,
-        their numbers given again, and on a server one with a lower number can come later."""
-        if entry.view and entry.mark and _goes_on(store, entry.mark, mark):
+    def _read(self, store: SqlStore, run: Run, entry: _Entry, mark: ReadMark) -> RunView:
+        """Read the records written since the last time, or all if the new ones do not simply follow the known ones:
+        records can be removed, their numbers reused, and on a server one with a lower number can come later."""
+        if entry.view and entry.mark and _only_appended(store, entry.mark, mark):
             before = replace(entry.view, run=run)
             found = refresh_view(store, before, entry.mark.last.number, mark.last.number, self.known)
             if found.records == mark.records:
@@ -85,11 +88,11 @@ class RunCache:
 
     def _forget_oldest(self) -> None:
         with self._lock:
-            kept = 0
+            count = 0
             for key in reversed(list(self._entries)):
                 view = self._entries[key].view
-                kept += len(view.rows) if view else 0
-                if kept > self.most and key != next(reversed(self._entries)):
+                count += len(view.rows) if view else 0
+                if count > self.most and key != next(reversed(self._entries)):
                     del self._entries[key]
 
 
@@ -98,17 +101,17 @@ class SummaryAtMark(NamedTuple):
     summary: RunSummary
 
 
-class KeptSummaries:
-    """What became of each run. Those that nothing was written to are not counted again."""
+class SummaryCache:
+    """Summaries of runs. A run is only counted again after something was written to it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._last = RecordPosition()
         self._known: dict[str, SummaryAtMark] = {}
 
-    def of(self, store: SqlStore, runs: Sequence[Run]) -> list[SummaryAtMark]:
+    def get(self, store: SqlStore, runs: Sequence[Run]) -> list[SummaryAtMark]:
         with self._lock:
-            self._forget_what_grew(store, [run.id for run in runs if run.id in self._known])
+            self._forget_changed(store, [run.id for run in runs if run.id in self._known])
             missing = [run for run in runs if run.id not in self._known]
             found = marked_summaries(store, missing)
             marks = marks_at(store, [(summary.records, newest) for summary, newest in found if newest])
@@ -125,8 +128,11 @@ class KeptSummaries:
             for gone in self._known.keys() - ids:
                 del self._known[gone]
 
-    def _forget_what_grew(self, store: SqlStore, known: Sequence[str]) -> None:
-        """In a file the last record has the highest number; on a server others come later, and each run is counted."""
+    def _forget_changed(self, store: SqlStore, known: Sequence[str]) -> None:
+        """Forget the summaries of runs that were written to.
+
+        In a file the last record has the highest number. On a server records with lower numbers can come later, so that
+        the mark of each run is read."""
         if store.database.shared:
             now = read_marks(store, known)
             changed: Collection[str] = [run for run in known if now.get(run, ReadMark()) != self._known[run].mark]
@@ -140,15 +146,16 @@ class KeptSummaries:
             self._known.pop(run, None)
 
 
-class KeptCases:
-    """Cases never change; there are only ever more of them."""
+class CaseListCache:
+    """All cases with their parameters as text. Cases never change and are never removed, so that their number is enough
+    to notice new ones."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._count = 0
         self._known: list[tuple[Case, str]] = []
 
-    def of(self, store: SqlStore) -> list[tuple[Case, str]]:
+    def get(self, store: SqlStore) -> list[tuple[Case, str]]:
         with self._lock:
             count = count_cases(store)
             if count != self._count:
@@ -158,43 +165,42 @@ class KeptCases:
             return self._known
 
 
-def progress(store: SqlStore, run: Run) -> RunProgress:
-    """Counted by the database each time."""
+def read_progress(store: SqlStore, run: Run) -> RunProgress:
+    """Return the progress of a run, for which the database counts the records each time."""
     found = count_statuses(store, run.id)
-    return progress_of(run, found.statuses, found.newest)
+    return estimate_progress(run, found.statuses, found.newest)
 
 
-def _mark(store: SqlStore, run_id: str) -> ReadMark:
+def _read_mark(store: SqlStore, run_id: str) -> ReadMark:
     return read_marks(store, [run_id]).get(run_id, ReadMark())._replace(findings=last_finding(store))
 
 
-def _goes_on(store: SqlStore, before: ReadMark, now: ReadMark) -> bool:
+def _only_appended(store: SqlStore, before: ReadMark, now: ReadMark) -> bool:
     same = (before.findings, before.begun) == (now.findings, now.begun)
     return same and still_there(store, before.last)
 
 
-# Answers that take long to find and are asked for again: the last few of a store, forgotten with it.
-
 _Key = TypeVar("_Key", bound=Hashable)
-_RememberedValue = TypeVar("_RememberedValue")
+_Value = TypeVar("_Value")
 
 
 @dataclass
-class _CachedAnswer(Generic[_RememberedValue]):
+class _CachedAnswer(Generic[_Value]):
     lock: Lock = field(default_factory=Lock)
-    found: list[_RememberedValue] = field(default_factory=list)
-    """The one, as soon as it is made."""
+    found: list[_Value] = field(default_factory=list)
+    """The answer, once it is made; a list because None is a possible answer."""
 
 
-class AnswerCache(Generic[_Key, _RememberedValue]):
-    """A key has to say all that an answer depends on. Who comes second for the same waits for who came first."""
+class AnswerCache(Generic[_Key, _Value]):
+    """The answers that were used last. A key has to contain all that an answer depends on. A second thread that
+    requests the same answer waits until the first has made it."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = Lock()
-        self._known: OrderedDict[_Key, _CachedAnswer[_RememberedValue]] = OrderedDict()
+        self._known: OrderedDict[_Key, _CachedAnswer[_Value]] = OrderedDict()
 
-    def get(self, key: _Key, make: Callable[[], _RememberedValue]) -> _RememberedValue:
+    def get(self, key: _Key, make: Callable[[], _Value]) -> _Value:
         with self._lock:
             answer = self._known.setdefault(key, _CachedAnswer())
             self._known.move_to_end(key)
@@ -206,15 +212,15 @@ class AnswerCache(Generic[_Key, _RememberedValue]):
             return answer.found[0]
 
 
-class OfStore(Generic[_RememberedValue]):
-    """One of a kind for each store that is open."""
+class PerStore(Generic[_Value]):
+    """Holds one value for each open store, and drops it together with the store."""
 
-    def __init__(self, make: Callable[[], _RememberedValue]) -> None:
+    def __init__(self, make: Callable[[], _Value]) -> None:
         self._make = make
         self._lock = Lock()
-        self._known: WeakKeyDictionary[SqlStore, _RememberedValue] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[SqlStore, _Value] = WeakKeyDictionary()
 
-    def of(self, store: SqlStore) -> _RememberedValue:
+    def get(self, store: SqlStore) -> _Value:
         with self._lock:
             if store not in self._known:
                 self._known[store] = self._make()

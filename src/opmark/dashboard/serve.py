@@ -1,4 +1,4 @@
-"""The server as a process: its socket, its limits, its messages, its end."""
+"""Runs the dashboard as a process: options, socket, log, limits of connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from opmark.api.push import is_loopback
 from opmark.api.requests import talk
 from opmark.dashboard.app import application
-from opmark.dashboard.auth import AccessPolicy, checked_token, hosts_for
+from opmark.dashboard.auth import AccessPolicy, check_token, hosts_for
 from opmark.dashboard.pages.coverage import known_operators
 from opmark.dashboard.pages.template import prepare
 from opmark.dashboard.uploads.store import DEFAULT_LIMIT
@@ -26,7 +26,7 @@ from opmark.schema.options import PathLike
 
 PORT = 8431
 KEEP_ALIVE = 15
-"""Seconds that a connection may be idle between two requests; `slow` limits the time for headers."""
+"""Seconds that a connection may be idle between two requests; `HEADERS_WITHIN` limits the time for headers."""
 MOST_AT_ONCE = 500
 """Connections at once; further ones are refused."""
 BACKLOG = 256
@@ -35,7 +35,7 @@ _SWITCH = 0.0002
 
 
 @dataclass(frozen=True)
-class How:
+class ServeOptions:
     """The options of `opmark serve`. The token is left out of the representation."""
 
     db: PathLike | None = None
@@ -47,31 +47,31 @@ class How:
     log: bool = False
 
 
-def run_server(how: How, say: Callable[[str], None] = talk) -> None:
+def run_server(options: ServeOptions, say: Callable[[str], None] = talk) -> None:
     """Serve until the process is interrupted."""
     import uvicorn
 
-    token = checked_token(how.token)
-    _check(how, token)
-    listening = _listening(how)
+    token = check_token(options.token)
+    _check_options(options, token)
+    listening = _bind(options)
     try:
         app = application(
-            how.db,
-            door=AccessPolicy(token, hosts_for(how.host, how.allow_hosts)),
-            max_upload=how.max_upload,
+            options.db,
+            access=AccessPolicy(token, hosts_for(options.host, options.allow_hosts)),
+            max_upload=options.max_upload,
             read_ahead=True,
         )
-        _set_up_log(how.log)
+        _set_up_log(options.log)
         server = uvicorn.Server(
             uvicorn.Config(
                 app, access_log=False, log_config=None, server_header=False, date_header=True, lifespan="on",
-                proxy_headers=False, http=Bounded, ws="none", timeout_keep_alive=KEEP_ALIVE,
+                proxy_headers=False, http=TimeLimitedProtocol, ws="none", timeout_keep_alive=KEEP_ALIVE,
                 limit_concurrency=MOST_AT_ONCE, timeout_graceful_shutdown=3, backlog=BACKLOG,
             )
         )  # fmt: skip
         prepare()
         known_operators()
-        say(f"opmark serves {app.store_name} at {_address(how.host, listening)}; ctrl-c ends it")
+        say(f"opmark serves {app.store_name} at {_address(options.host, listening)}; ctrl-c ends it")
         _calm_collector()
         sys.setswitchinterval(_SWITCH)
         server.run(sockets=[listening])
@@ -81,26 +81,26 @@ def run_server(how: How, say: Callable[[str], None] = talk) -> None:
         listening.close()
 
 
-def _check(how: How, token: str | None) -> None:
-    if not 0 <= how.port <= 65535:
-        raise InvalidParameter(f"port: expected 0 to 65535, got {how.port}", "0 picks a free one")
-    if how.max_upload < 1:
-        raise InvalidParameter(f"max-upload: expected at least 1 byte, got {how.max_upload}")
-    if token is None and not is_loopback(how.host):
+def _check_options(options: ServeOptions, token: str | None) -> None:
+    if not 0 <= options.port <= 65535:
+        raise InvalidParameter(f"port: expected 0 to 65535, got {options.port}", "0 picks a free one")
+    if options.max_upload < 1:
+        raise InvalidParameter(f"max-upload: expected at least 1 byte, got {options.max_upload}")
+    if token is None and not is_loopback(options.host):
         raise UserError(
-            f"{how.host}: others could read the store there, and no token guards it",
+            f"{options.host}: others could read the store there, and no token guards it",
             "give one with --token-file FILE or $OPMARK_TOKEN, or stay on 127.0.0.1",
         )
 
 
-def _listening(how: How) -> socket.socket:
+def _bind(options: ServeOptions) -> socket.socket:
     """Bind the socket before the address is printed, so that the port is known."""
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(
-            how.host, how.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            options.host, options.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except (OSError, UnicodeError) as error:
-        raise UserError(f"{how.host}: no address of this machine: {error}", "as in --host 127.0.0.1") from None
+        raise UserError(f"{options.host}: no address of this machine: {error}", "as in --host 127.0.0.1") from None
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -109,7 +109,7 @@ def _listening(how: How) -> socket.socket:
     except OSError as error:
         made.close()
         raise UserError(
-            f"{how.host}:{how.port}: cannot be listened at: {error.strerror}",
+            f"{options.host}:{options.port}: cannot be listened at: {error.strerror}",
             "--port names another one; --port 0 picks one that is free",
         ) from None
     return made
@@ -124,8 +124,8 @@ def _calm_collector() -> None:
 
 
 def _address(host: str, listening: socket.socket) -> str:
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{listening.getsockname()[1]}/"
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listening.getsockname()[1]}/"
 
 
 def _set_up_log(requests: bool) -> None:
@@ -136,9 +136,6 @@ def _set_up_log(requests: bool) -> None:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.INFO if requests and name == "opmark.dashboard" else logging.WARNING)
-
-
-# `opmark serve`: a dashboard over a store, until it is interrupted.
 
 
 def serve(
@@ -152,24 +149,24 @@ def serve(
     log: bool = False,
     say: Callable[[str], None] = talk,
 ) -> None:
-    """Pages and a JSON API over a store. Port 0 picks a free one; `say` is told the address.
+    """Serve pages and a JSON API over a store until interrupted. Port 0 picks a free one; `say` gets the address.
 
-    Who is not on this machine needs a `token`, and so does who sends runs."""
+    Clients on other machines need the `token`, and so does every client that sends runs."""
     missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
     if missing:
         raise UserError(f"the dashboard needs {' and '.join(missing)}", "`pip install opmark[serve]` installs it")
 
-    run_server(How(db, host, port, token, tuple(allow_hosts), max_upload, log), say)
+    run_server(ServeOptions(db, host, port, token, tuple(allow_hosts), max_upload, log), say)
 
-
-# Closes connections of slow clients, whose request is not complete in time.
 
 HEADERS_WITHIN = 15.0
 """Seconds from the first byte, or from the connection, to the last header; and from an answer to the end of its
 request."""
 
 
-class Bounded(H11Protocol):
+class TimeLimitedProtocol(H11Protocol):
+    """Closes connections of slow clients, whose request is not complete in time."""
+
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -1,1 +1,1 @@
-"""Records for people and for programs. Computes nothing that `metrics` does not."""
+"""Shows results to people and programs: tables, charts, pages and files. All figures come from `analysis`."""

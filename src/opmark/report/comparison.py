@@ -1,4 +1,4 @@
-"""A comparison as a table: what failed first, then the slowest."""
+"""Words, cells and lines of a comparison, for all its formats."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from opmark.stats.verdict import ALPHA
 from opmark.units import count_noun, percent, significant, small_unit
 
 WORDS = ("slower", "faster", "same", "undecided", "failed", "skipped")
-"""What may be said of a case."""
+"""Verdicts of a case."""
 _FEW = 5
 _WIDE = 1000
 _MATCHED = "no way to compute has the same name on both sides, so they are matched by case"
 
 
 def word(pair: Pairing) -> str:
-    """Its verdict, or why it has none."""
+    """Return the verdict of a pair, or the reason why it has none."""
     if any(status in FAILED for status in pair.statuses):
         return "failed"
     return "skipped" if "skipped" in pair.statuses else pair.verdict
 
 
-def in_both(pair: Pairing) -> bool:
-    """Whether neither side has it: that is no news."""
+def failed_on_both(pair: Pairing) -> bool:
+    """Whether neither side has a number, which is no change."""
     return "ok" not in pair.statuses
 
 
-def wanted_words(words: Sequence[str]) -> list[str]:
+def check_words(words: Sequence[str]) -> list[str]:
     for one in words:
         if one not in WORDS:
             raise UnknownName("verdict", one, WORDS)
     return list(words)
 
 
-def chosen(compared: Compared, only: Collection[str] = ()) -> list[Pairing]:
-    """The pairs with these verdicts; without any, all but what failed on both sides."""
-    return [pair for pair in compared.pairs if (word(pair) in only if only else not in_both(pair))]
+def select_pairs(compared: Compared, only: Collection[str] = ()) -> list[Pairing]:
+    """Return the pairs with these verdicts; without `only`, all but those that failed on both sides."""
+    return [pair for pair in compared.pairs if (word(pair) in only if only else not failed_on_both(pair))]
 
 
 def comparison_view(compared: Compared, only: Collection[str] = ()) -> dict[str, Any]:
-    """As plain data; an interval without an end has null there."""
-    kept = compared if not only else msgspec.structs.replace(compared, pairs=tuple(chosen(compared, only)))
-    return {**msgspec.to_builtins(kept), "counts": dict(compared.counts())}
+    """Return a comparison as plain data; an unbounded interval has null for its end."""
+    part = compared if not only else msgspec.structs.replace(compared, pairs=tuple(select_pairs(compared, only)))
+    return {**msgspec.to_builtins(part), "counts": dict(compared.counts())}
 
 
 class Columns(NamedTuple):
-    """Which of the columns that name a row tell anything here."""
+    """The optional columns that are needed to name the rows of a table."""
 
     phase: bool
     where: bool
@@ -68,18 +68,18 @@ class Columns(NamedTuple):
         )
 
     @classmethod
-    def on_a_page(cls, pairs: Sequence[Pairing]) -> Columns:
-        """What is read later, or by others, says of every row what was compared."""
+    def for_page(cls, pairs: Sequence[Pairing]) -> Columns:
+        """Return the columns for a page, which is read later or by others and therefore always names the quantity."""
         return cls.of(pairs)._replace(quantity=any(pair.quantity for pair in pairs))
 
     @property
     def heads(self) -> list[str]:
-        named = (("phase", self.phase), ("where", self.where), ("quantity", self.quantity))
-        return ["operator", "parameters", *(name for name, told in named if told)]
+        optional = (("phase", self.phase), ("where", self.where), ("quantity", self.quantity))
+        return ["operator", "parameters", *(name for name, used in optional if used)]
 
     def cells(self, pair: Pairing) -> list[str]:
-        named = ((pair.phase, self.phase), (places(pair), self.where), (quantity(pair), self.quantity))
-        return [pair.op, pair.params, *(text for text, told in named if told)]
+        optional = ((pair.phase, self.phase), (places(pair), self.where), (quantity(pair), self.quantity))
+        return [pair.op, pair.params, *(text for text, used in optional if used)]
 
 
 FIGURES = ("A", "B", "B/A", "interval", "verdict", "")
@@ -102,7 +102,7 @@ def ratio(number: float | None) -> str:
 
 
 def interval(found: Pairing | Geomean) -> str:
-    """Nothing where it has no ends."""
+    """Return an interval as text; empty if it is unbounded."""
     if not found.low or found.high is None or found.high == float("inf"):
         return ""
     return f"{significant(found.low, 4)}–{significant(found.high, 4)}"
@@ -118,8 +118,9 @@ def quantity(pair: Pairing) -> str:
 
 
 def header(compared: Compared) -> Iterator[str]:
-    """What is compared with what, and what else differs between them."""
-    yield f"A {_called(compared.a, compared.runs[0])}, B {_called(compared.b, compared.runs[1])}: {_how(compared)}"
+    """Yield lines about the two sides, and the facts in which they differ."""
+    a, b = (_side_name(name, run) for name, run in zip((compared.a, compared.b), compared.runs, strict=True))
+    yield f"A {a}, B {b}: {_describe_method(compared)}"
     shared = {pair.where for pair in compared.pairs}
     if len(shared) == 1 and not Columns.of(compared.pairs).where:
         ((a, b),) = shared
@@ -131,11 +132,11 @@ def header(compared: Compared) -> Iterator[str]:
         yield f"differs: {'; '.join(differences(compared.differing))}"
 
 
-def _called(name: str, run: str) -> str:
+def _side_name(name: str, run: str) -> str:
     return name if name == run else f"{name} ({run})"
 
 
-def _how(compared: Compared) -> str:
+def _describe_method(compared: Compared) -> str:
     if compared.paired:
         return "measured in turns"
     if compared.clocked:
@@ -154,14 +155,14 @@ def footer(compared: Compared) -> Iterator[str]:
         if lone:
             listed = "; ".join(lone[:_FEW]) + ("; ..." if len(lone) > _FEW else "")
             yield f"{count_noun(len(lone), 'case')} in {name} only: {listed}"
-    neither = [pair for pair in compared.pairs if in_both(pair)]
+    neither = [pair for pair in compared.pairs if failed_on_both(pair)]
     if neither:
         why = f": {neither[0].op}: {neither[0].note}" if neither[0].note else ""
         yield f"{count_noun(len(neither), 'case')} without a number on either side{why}"
-    yield f"B/A above 1 is slower; intervals hold in {1 - ALPHA:.0%} of comparisons; {_alike(compared)}"
+    yield f"B/A above 1 is slower; intervals hold in {1 - ALPHA:.0%} of comparisons; {_describe_margin(compared)}"
 
 
-def _alike(compared: Compared) -> str:
+def _describe_margin(compared: Compared) -> str:
     if compared.resolution is None:
         return f"up to {percent(compared.margin)} is called the same"
     drift = f"two sessions may drift by {percent(compared.drift)}"
@@ -169,11 +170,11 @@ def _alike(compared: Compared) -> str:
 
 
 def summary(compared: Compared) -> str:
-    """One line: how many of each, and the mean."""
-    counts = Counter(word(pair) for pair in compared.pairs if not in_both(pair))
-    told = ", ".join(f"{counts[name]} {name}" for name in WORDS if counts[name]) or "nothing to compare"
+    """Return one line with the number of each verdict, and the mean."""
+    counts = Counter(word(pair) for pair in compared.pairs if not failed_on_both(pair))
+    listed = ", ".join(f"{counts[name]} {name}" for name in WORDS if counts[name]) or "nothing to compare"
     mean = compared.geomean
     if mean is None:
-        return told
+        return listed
     known = f" ({interval(mean)})" if interval(mean) else ""
-    return f"{told}; geometric mean {ratio(mean.ratio)}{known} over {count_noun(mean.cases, 'case')}"
+    return f"{listed}; geometric mean {ratio(mean.ratio)}{known} over {count_noun(mean.cases, 'case')}"

@@ -1,4 +1,4 @@
-"""A row as plain data: the same for `--json`, for pandas and for Python."""
+"""A row as plain data, the same for `--json`, pandas and Python."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from opmark.schema import Caution, Measurement
 
 
 def row_view(row: Row) -> dict[str, Any]:
-    """A row of whole records in seconds, joules, bytes and flops; nothing is rounded, and only the samples are left
-    out."""
+    """Return a row of whole records in seconds, joules, bytes and flops, not rounded, without the samples."""
     record, warnings = row.record, row.warnings()
     quantities: dict[str, dict[str, Any]] = {}
     for key in row.keys:
-        own = [caution for of, caution in warnings if of == key]
+        own = [caution for quantity, caution in warnings if quantity == key]
         quantities.setdefault(key[0], {})[key[1]] = _quantity(row, key, own)
     compiled = [one.compilation for one in row.records if one.compilation]
     cached = [one.cached for one in compiled if one.cached is not None]
@@ -99,7 +98,7 @@ def _quantity(row: Row, key: Key, warnings: list[Caution]) -> dict[str, Any]:
 
 
 def _conditions(found: list[Measurement]) -> dict[str, Any]:
-    """Over all processes: the range of each sensor, the worst of each counter."""
+    """Return the range of each sensor and the worst value of each counter over all processes."""
     readings = [reading for m in found for reading in m.conditions.readings]
     conditions: dict[str, Any] = {}
     for name in ("clock", "power", "temperature"):

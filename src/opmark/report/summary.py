@@ -1,4 +1,7 @@
-"""What a run is and what became of it, in a few words and numbers."""
+"""The content of a report: its runs, figures and comparisons, and summaries of each run.
+
+`api.report` gathers the content; pages and Markdown show it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from msgspec.structs import replace
 from opmark import units
 from opmark.analysis.metrics import is_above
 from opmark.analysis.rows import Row, RunView
-from opmark.report.text import fact, harmless, known, lasting, moment, percent, printable, rate
+from opmark.report.text import fact, finite, format_duration, format_moment, harmless, percent, printable, rate
 from opmark.schema.chart import Chart
 from opmark.schema.comparison import Compared
 from opmark.schema.machine import chip
@@ -21,13 +24,11 @@ from opmark.schema.record import FAILED
 from opmark.schema.run import short_revision
 from opmark.units import count_noun
 
-# What a report is made of: runs, their figures, and comparisons. `api.reporting` gathers it, `page` draws it.
-
 MARKS = 6100
 """Upper bound on the marks of all figures of a report: each is a row of a table as well, and the file has to stay
 small."""
 DETAILED = 2000
-"""Number of rows whose samples are drawn; a browser would take too long to open a page with more."""
+"""Number of rows whose samples are drawn; with more, a browser would take too long to open the page."""
 
 
 class RunSection(NamedTuple):
@@ -46,14 +47,14 @@ class Versus(NamedTuple):
 
 class Content(NamedTuple):
     title: str
-    """The title that was given; where it is empty, one is made."""
+    """The requested title; if it is empty, the page makes one."""
     parts: tuple[RunSection, ...]
     comparisons: tuple[Versus, ...] = ()
-    """Each other run against the first; all of these runs are among the parts."""
+    """Comparisons of each other run with the first; all of these runs are among the parts."""
 
 
 class ItemAnchors(NamedTuple):
-    """Where the rows of a part are found within the page: two runs may have the same tasks."""
+    """Anchors of the rows of a part, which differ between parts because two runs may have the same tasks."""
 
     number: int
     """The number of the part, from 1."""
@@ -63,18 +64,18 @@ class ItemAnchors(NamedTuple):
         return f"item-{key}" if self.number == 1 else f"item-{self.number}-{key}"
 
     def href(self, key: str) -> str:
-        """The link to a row; empty for a row that is not in the page."""
+        """Return the link to a row; empty for a row that is not in the page."""
         return f"#{self.id(key)}" if key in self.keys else ""
 
 
-def place_of(number: int, part: RunSection) -> ItemAnchors:
+def item_anchors(number: int, part: RunSection) -> ItemAnchors:
     return ItemAnchors(number, frozenset(row.key for row in part.run_view.rows))
 
 
-# Where it ran: the facts of each environment as a column, those that differ marked.
+# The facts of each environment as a column.
 
 _FIRST = ("backend", "device", "gpu", "chip", "cpu", "machine", "system", "python", "opmark")
-"""What a reader looks for, before the rest in the order in which it was found out."""
+"""Facts that readers look for first; the others follow in the order of the environment."""
 
 
 class FactRow(NamedTuple):
@@ -89,7 +90,7 @@ class Facts(NamedTuple):
 
 
 def facts_of(run_view: RunView) -> Facts:
-    """A column a kind of environment, named by its backend, with how many items ran there."""
+    """Return a column for each environment, named by its backend, with the number of its cases."""
     used = Counter(row.environment for row in run_view.rows if row.environment in run_view.environments)
     columns = [run_view.environments[key] for key in used]
     names = dict.fromkeys((*_FIRST, *(name for facts in columns for name in facts)))
@@ -98,27 +99,28 @@ def facts_of(run_view: RunView) -> Facts:
         values = [fact(name, facts.get(name)) for facts in columns]
         if any(values):
             rows.append(FactRow(fact("", name), values, len(set(values)) > 1))
-    named = [fact("", facts.get("backend") or chip(facts)) for facts in columns]
-    return Facts([f"{name} ({count_noun(used[key], 'case')})" for name, key in zip(named, used, strict=True)], rows)
+    backends = [fact("", facts.get("backend") or chip(facts)) for facts in columns]
+    heads = [f"{name} ({count_noun(used[key], 'case')})" for name, key in zip(backends, used, strict=True)]
+    return Facts(heads, rows)
 
 
 def machines(run_view: RunView) -> str:
-    named = (fact("", facts.get("machine")) for facts in run_view.environments.values())
-    return ", ".join(dict.fromkeys(filter(None, named)))
+    names = (fact("", facts.get("machine")) for facts in run_view.environments.values())
+    return ", ".join(dict.fromkeys(filter(None, names)))
 
 
 def chips(run_view: RunView) -> str:
     return ", ".join(dict.fromkeys(fact("", chip(facts)) for facts in run_view.environments.values()))
 
 
-# What failed and why: the same reason is given once, with the cases that it is of.
+# Failures by reason, with their cases.
 
 ORDER = ("wrong", "error", "oom", "timeout")
-"""What deceives comes before what is merely missing."""
+"""Order of failures: wrong results, which mislead, come before missing ones."""
 WORDS = {"wrong": "wrong result", "error": "error", "oom": "out of memory", "timeout": "timed out",
          "skipped": "skipped", "ok": "measured"}  # fmt: skip
 _FAILURES_LISTED = 200
-"""Cases of one reason; the rest is in the table."""
+"""Number of cases that are listed for one reason; the table has the others."""
 
 
 class ItemLink(NamedTuple):
@@ -133,7 +135,7 @@ class FailureGroup(NamedTuple):
     first: str
     """The first line of the reason."""
     reason: str
-    """All of it, where that is more."""
+    """The whole reason, if it is longer."""
     total: int
     links: list[ItemLink]
 
@@ -143,33 +145,30 @@ class FailureGroup(NamedTuple):
 
 
 def failed_groups(rows: Iterable[Row], place: ItemAnchors) -> list[FailureGroup]:
-    return groups_of((row for row in rows if row.status in FAILED), place)
+    return _group_by_reason((row for row in rows if row.status in FAILED), place)
 
 
 def skipped_groups(rows: Iterable[Row], place: ItemAnchors) -> list[FailureGroup]:
-    return groups_of((row for row in rows if row.status == "skipped"), place)
+    return _group_by_reason((row for row in rows if row.status == "skipped"), place)
 
 
-def groups_of(rows: Iterable[Row], place: ItemAnchors) -> list[FailureGroup]:
+def _group_by_reason(rows: Iterable[Row], place: ItemAnchors) -> list[FailureGroup]:
     found: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         found.setdefault((row.status, row.reason), []).append(row)
-    ordered = sorted(found.items(), key=lambda one: (rank(one[0][0]), -len(one[1])))
-    return [_group(status, reason, alike, place) for (status, reason), alike in ordered]
-
-
-def rank(status: str) -> int:
-    return ORDER.index(status) if status in ORDER else len(ORDER)
+    rank = {status: i for i, status in enumerate(ORDER)}
+    groups = sorted(found.items(), key=lambda one: (rank.get(one[0][0], len(ORDER)), -len(one[1])))
+    return [_group(status, reason, alike, place) for (status, reason), alike in groups]
 
 
 def _group(status: str, reason: str, alike: list[Row], place: ItemAnchors) -> FailureGroup:
-    told = harmless(reason.strip())
-    first = next(iter(told.splitlines()), "") or "no reason was given"
+    text = harmless(reason.strip())
+    first = next(iter(text.splitlines()), "") or "no reason was given"
     links = [
         ItemLink(place.href(row.key), printable(row.name), printable(row.where)) for row in alike[:_FAILURES_LISTED]
     ]
     return FailureGroup(
-        status, WORDS.get(status, status), first, told if told and told != first else "", len(alike), links
+        status, WORDS.get(status, status), first, text if text and text != first else "", len(alike), links
     )
 
 
@@ -188,44 +187,44 @@ class Key(NamedTuple):
     href: str = ""
 
 
-_Of = Callable[[Row], float | None]
-_BEST: tuple[tuple[str, _Of, Callable[[float], str]], ...] = (
+_Figure = Callable[[Row], float | None]
+_BEST: tuple[tuple[str, _Figure, Callable[[float], str]], ...] = (
     ("most bandwidth", lambda row: row.bytes_per_second, lambda value: rate(value, "B/s")),
     ("most arithmetic", lambda row: row.flops_per_second, lambda value: rate(value, "FLOP/s")),
     ("most memory", lambda row: row.memory, units.count_bytes),
     ("longest call", lambda row: row.seconds, units.seconds),
 )
-"""Numbers of which the largest is told, and how."""
-_LIMITS: tuple[tuple[str, _Of], ...] = (
+"""Figures whose largest value is shown, and its format."""
+_LIMITS: tuple[tuple[str, _Figure], ...] = (
     ("the measured peak", lambda row: row.of_peak.share if row.of_peak else None),
     ("the datasheet", lambda row: row.of_datasheet.share if row.of_datasheet else None),
 )
-"""What shares are of: the first that is known is told."""
+"""Limits for shares; the first one that is known is used."""
 _WITH_LAUNCH = "latency"
-"""A device's launch is in it: no measure of what the device can do, where others were taken."""
+"""Quantity that includes the launch, so that it is no measure of a device if there are others."""
 
 
-def called(run_view: RunView) -> str:
+def run_name(run_view: RunView) -> str:
     return printable(run_view.run.label or run_view.run.id)
 
 
 def counts(rows: Iterable[Row]) -> list[SummaryFact]:
-    """How many of each status, what there is none of left out."""
+    """Return the number of rows of each status that occurs."""
     found = Counter(row.status for row in rows)
     return [SummaryFact(WORDS[status], str(found[status])) for status in _STATUSES if found[status]]  # type: ignore[index]
 
 
 def sentence(run_view: RunView) -> str:
-    """One line: what became of it."""
+    """Return one line with the number of rows of each status."""
     if not run_view.rows:
         planned = count_noun(run_view.run.tasks, "planned task")
         return f"no records yet of {planned}: the run was interrupted or has just begun"
-    told = ", ".join(f"{pair.value} {pair.name}" for pair in counts(run_view.rows))
-    return f"{count_noun(len(run_view.rows), 'case')}: {told}"
+    listed = ", ".join(f"{pair.value} {pair.name}" for pair in counts(run_view.rows))
+    return f"{count_noun(len(run_view.rows), 'case')}: {listed}"
 
 
-def unfinished(run_view: RunView) -> str:
-    """How far a run is that was interrupted, or still goes on; otherwise empty."""
+def describe_progress(run_view: RunView) -> str:
+    """Return the progress of a run that was interrupted or still runs; empty for a complete one."""
     if not run_view.rows or run_view.records >= run_view.run.tasks:
         return ""
     return f"{run_view.records} of {run_view.run.tasks} planned tasks have a record: interrupted, or still running"
@@ -237,8 +236,8 @@ def about(run_view: RunView) -> list[SummaryFact]:
     found = (
         SummaryFact("run", printable(run.id)),
         SummaryFact("label", printable(run.label)),
-        SummaryFact("started", moment(run.started)),
-        SummaryFact("took", lasting(sum(row.duration for row in run_view.rows)) if run_view.rows else ""),
+        SummaryFact("started", format_moment(run.started)),
+        SummaryFact("took", format_duration(sum(row.duration for row in run_view.rows)) if run_view.rows else ""),
         SummaryFact("machine", machines(run_view)),
         SummaryFact("chip", chips(run_view)),
         SummaryFact("backends", printable(", ".join(backends))),
@@ -251,7 +250,7 @@ def about(run_view: RunView) -> list[SummaryFact]:
 
 
 def keys(run_view: RunView, href: dict[str, str]) -> list[Key]:
-    """The numbers that stand for the run, of those that say something of an operator. `href`: of items, by key."""
+    """Return the key numbers of a run, from its usable rows. `href` has the links to rows by key."""
     rows = [row for row in run_view.rows if row.status == "ok"]
     usable = [row for row in rows if row.usable]
     doubted = sum(bool(row.headline_cautions) for row in rows)
@@ -261,23 +260,25 @@ def keys(run_view: RunView, href: dict[str, str]) -> list[Key]:
     ]
     limits = ([*_shares(name, of, run_view.rows, href)] for name, of in _LIMITS)
     found += next(filter(None, limits), [])
-    for name, of, shown in _BEST:
-        found += _best(name, of, shown, usable, href)
+    for name, of, write in _BEST:
+        found += _best(name, of, write, usable, href)
     return found
 
 
-def _best(name: str, of: _Of, shown: Callable[[float], str], rows: Sequence[Row], href: dict[str, str]) -> list[Key]:
-    valued = [(value, row) for row in rows if (value := known(of(row)))]
+def _best(
+    name: str, of: _Figure, write: Callable[[float], str], rows: Sequence[Row], href: dict[str, str]
+) -> list[Key]:
+    valued = [(value, row) for row in rows if (value := finite(of(row)))]
     if not valued:
         return []
     value, row = max(valued, key=lambda one: one[0])
-    return [Key(name, shown(value), printable(row.name), href.get(row.key, ""))]
+    return [Key(name, write(value), printable(row.name), href.get(row.key, ""))]
 
 
-def _shares(name: str, of: _Of, rows: Sequence[Row], href: dict[str, str]) -> Iterator[Key]:
-    """Key numbers about a limit: the median of usable rows that were measured alike, the best that is possible, and how
-    many of all rows are beyond that, which are those that have the caution."""
-    shared = [row for row in rows if row.usable and known(of(row)) is not None]
+def _shares(name: str, of: _Figure, rows: Sequence[Row], href: dict[str, str]) -> Iterator[Key]:
+    """Yield key numbers about a limit: the median of usable rows with the same headline, the best row within the limit,
+    and the number of all rows above it, which are those with the caution."""
+    shared = [row for row in rows if row.usable and finite(of(row)) is not None]
     if not shared:
         return
     lead, alike = _alike(shared)
@@ -290,7 +291,7 @@ def _shares(name: str, of: _Of, rows: Sequence[Row], href: dict[str, str]) -> It
 
 
 def _alike(rows: Sequence[Row]) -> tuple[str, list[Row]]:
-    """Rows whose headline is the same quantity: the most frequent one, but latency only where there is no other."""
+    """Return the rows with the most frequent headline quantity, and its name; latency only if there is no other."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         if row.headline:
@@ -298,7 +299,7 @@ def _alike(rows: Sequence[Row]) -> tuple[str, list[Row]]:
     return max(groups.items(), key=lambda one: (not one[0].startswith(_WITH_LAUNCH), len(one[1])))
 
 
-# Cautions of a run: which kinds, how many cases of each, an example, and what to do.
+# Cautions of a run by kind: number of cases, an example, and what to do.
 
 _CAUTIONS_LISTED = 200
 
@@ -306,7 +307,7 @@ _CAUTIONS_LISTED = 200
 class Doubt(NamedTuple):
     code: str
     message: str
-    """The message of the first row that has it."""
+    """Message of the first row with this caution."""
     hints: list[str]
     total: int
     links: list[ItemLink]
@@ -317,14 +318,14 @@ class Doubt(NamedTuple):
 
 
 def doubts(run_view: RunView, place: ItemAnchors) -> list[Doubt]:
-    """The most frequent first."""
+    """Return the cautions of a run, the most frequent first."""
     found: dict[str, list[tuple[Row, Caution]]] = {}
     for row in run_view.rows:
-        told: dict[str, Caution] = {}
+        own: dict[str, Caution] = {}
         for key, caution in row.warnings():
-            of = f"{' '.join(key)}: " if len(row.timings) > 1 else ""
-            told.setdefault(caution.code, replace(caution, message=of + caution.message))
-        for code, caution in told.items():
+            quantity = f"{' '.join(key)}: " if len(row.timings) > 1 else ""
+            own.setdefault(caution.code, replace(caution, message=quantity + caution.message))
+        for code, caution in own.items():
             found.setdefault(code, []).append((row, caution))
     return [
         Doubt(

@@ -1,4 +1,4 @@
-"""Text and numbers on their way into a page: escaped, harmless, and empty where there is nothing to tell."""
+"""Formats text and numbers for pages and terminals: escaped, without control characters, empty if unknown."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from opmark.analysis.rows import Row
 
 _FAR = 1000
 _BYTES = ("memory", "gpu_memory", "gpu_l2")
-"""Facts that are counted in bytes."""
+"""Facts in bytes."""
 
 
 def esc(text: str) -> str:
-    """On one line; what turns the direction of text or cannot be seen is written out."""
+    """Escape text for a page, on one line; invisible characters are written as escapes."""
     return escape(printable(text))
 
 
 def esc_lines(text: str) -> str:
-    """The same, but lines stay lines."""
+    """Do the same as `esc`, but keep lines."""
     return escape(harmless(text))
 
 
-def known(value: float | None) -> float | None:
-    """None for what is no number."""
+def finite(value: float | None) -> float | None:
+    """Return the value, or None for NaN and infinity."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def amount(value: float | None, unit: str) -> str:
-    """Seconds or joules."""
-    value = known(value)
+    """Return seconds or joules in the unit in which they read best."""
+    value = finite(value)
     if value is None:
         return ""
     scale, name = units.small_unit(value, unit)
@@ -42,8 +42,8 @@ def amount(value: float | None, unit: str) -> str:
 
 
 def interval(low: float | None, high: float | None, unit: str) -> str:
-    """In the unit of its upper end, which is said once; ends that are far apart have a unit each."""
-    low, high = known(low), known(high)
+    """Return an interval in the unit of its upper end, written once; ends that are far apart have a unit each."""
+    low, high = finite(low), finite(high)
     if low is None or high is None:
         return ""
     scale, name = units.small_unit(high, unit)
@@ -53,31 +53,31 @@ def interval(low: float | None, high: float | None, unit: str) -> str:
 
 
 def rate(value: float | None, unit: str) -> str:
-    return "" if known(value) is None else units.rate(value or 0.0, unit)
+    return "" if finite(value) is None else units.rate(value or 0.0, unit)
 
 
 def size(value: float | None) -> str:
-    return "" if known(value) is None else units.count_bytes(value or 0)
+    return "" if finite(value) is None else units.count_bytes(value or 0)
 
 
 def memory(row: Row) -> str:
-    """At the peak; a need below the steps of who counts is known to be smaller, and no more."""
+    """Return the peak memory; below the resolution of its source, only that it is smaller."""
     if row.memory is not None and row.memory < row.memory_resolution:
         return f"<{size(row.memory_resolution)}"
     return size(row.memory)
 
 
 def percent(value: float | None) -> str:
-    return "" if known(value) is None else units.percent(value or 0.0)
+    return "" if finite(value) is None else units.percent(value or 0.0)
 
 
 def sortable(value: float | None) -> str:
-    """For `data-v`; as short as order allows."""
-    return "" if known(value) is None else f"{value:.4g}"
+    """Return the value of `data-v`, by which a table is sorted, in few digits."""
+    return "" if finite(value) is None else f"{value:.4g}"
 
 
 def fact(name: str, value: Any) -> str:
-    """A fact of an environment, in full."""
+    """Return the value of a fact of an environment as text."""
     if value is None:
         return ""
     if name in _BYTES and isinstance(value, int) and not isinstance(value, bool):
@@ -91,14 +91,14 @@ def fact(name: str, value: Any) -> str:
     return printable(str(value))
 
 
-def moment(started: str) -> str:
-    """A time in ISO 8601 as people read it, to the second."""
+def format_moment(started: str) -> str:
+    """Return a time in ISO 8601 as people read it, to the second."""
     day, _, time = started.partition("T")
     return printable(f"{day} {time[:8]} UTC" if time else started)
 
 
-def lasting(value: float) -> str:
-    """A duration as people say it."""
+def format_duration(value: float) -> str:
+    """Return a duration in seconds, minutes or hours."""
     if value < 90:
         return units.seconds(value, 2)
     minutes, rest = divmod(round(value), 60)
@@ -106,29 +106,29 @@ def lasting(value: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
-# Text from anywhere, made harmless: a label or an operator may be called whatever its maker liked.
+# Control characters are made visible, because labels and names of operators may contain anything.
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
 _DOUBTFUL = re.compile("[^ -~\n\t]")
-"""All that has to be looked at one by one."""
+"""Matches characters that may not be printable."""
 _UNSEEN = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
-"""What JSON may hold as it is, and a terminal obeys or does not show."""
+"""Matches characters that JSON may contain as they are, and that a terminal obeys or does not show."""
 
 
 def printable(text: str) -> str:
-    """On one line: what cannot be seen is written as Python writes it, `\\x1b` or `\\n`."""
-    return text if text.isprintable() else "".join(map(_seen, text))
+    """Return text on one line; unprintable characters are written as in Python, `\\x1b` or `\\n`."""
+    return text if text.isprintable() else "".join(map(_visible, text))
 
 
 def harmless(text: str) -> str:
-    """The same, but lines stay lines."""
-    return _DOUBTFUL.sub(lambda found: _seen(found[0]), text)
+    """Do the same as `printable`, but keep lines."""
+    return _DOUBTFUL.sub(lambda found: _visible(found[0]), text)
 
 
-def _seen(one: str) -> str:
+def _visible(one: str) -> str:
     return one if one.isprintable() else one.encode("unicode_escape").decode("ascii")
 
 
 def json_line(item: Any) -> str:
-    """JSON without a character that a terminal would obey; what is no number is null."""
+    """Return JSON without characters that a terminal would obey; NaN and infinity are null."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", _encoder.encode(item).decode())

@@ -1,4 +1,4 @@
-"""A case over all runs."""
+"""The page of a case over all runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from asked_pages import ask
+from rendered_pages import ask
 from showcase import CPU, Again, Maker, fill, nights, run
 
 from opmark.dashboard.pages import case
@@ -69,7 +69,7 @@ def test_filters_leave_what_was_asked_for(reader: Reader) -> None:
     assert ask(reader, case.CASE_ENDPOINT, placed, quantity="all").answer.series
     none = ask(reader, case.CASE_ENDPOINT, placed, backend="jax-cpu")
     assert none.answer.series == []
-    assert "Nothing to follow: no run has measured" in none.html
+    assert "There is no history: no run has measured" in none.html
 
 
 def test_long_tables_have_pages(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_a_case_that_only_failed_has_a_page(tmp_path: Path) -> None:
     record = Maker(1).failed("add", {"shape": [64, 64]}, "torch-cpu", "error", "broken")
     fill(tmp_path / "failed.db", [run(1, "failed", [record])])
     reader = Reader(tmp_path / "failed.db")
-    assert "Nothing to follow" in ask(reader, case.CASE_ENDPOINT, {"case": record.task.case.id}).html
+    assert "There is no history" in ask(reader, case.CASE_ENDPOINT, {"case": record.task.case.id}).html
     reader.close()
 
 

@@ -1,4 +1,4 @@
-"""Two runs against each other."""
+"""The page that compares two runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from asked_pages import ask
+from rendered_pages import ask
 from showcase import CPU, GPU, Again, Maker, fill, run, several, showcase
 
 from opmark.dashboard.pages import compare
@@ -93,8 +93,8 @@ def test_a_comparison_is_made_once_until_a_run_has_more_records(
     made_b = run(2, "b", new)
     fill(tmp_path / "grows.db", [run(1, "a", base), (made_b[0], new[:40])])
     reader, calls = Reader(tmp_path / "grows.db"), []
-    whole = compare._compared
-    monkeypatch.setattr(compare, "_compared", lambda *given: calls.append(given) or whole(*given))
+    whole = compare.compare_sides
+    monkeypatch.setattr(compare, "compare_sides", lambda *sides, **how: calls.append(how) or whole(*sides, **how))
     first = [ask(reader, compare.COMPARE_ENDPOINT, a="a", b="b").answer.verdicts.page.rows for _ in range(2)]
     assert (first, len(calls)) == ([5, 5], 1)
     ask(reader, compare.COMPARE_ENDPOINT, a="a", b="b", margin="0.2")

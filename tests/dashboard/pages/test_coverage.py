@@ -1,4 +1,4 @@
-"""Operators against backends."""
+"""The coverage page."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from asked_pages import ask
 from msgspec.structs import replace
+from rendered_pages import ask
 from showcase import CPU, Maker, fill, run
 
 from opmark.dashboard.pages import coverage
@@ -67,7 +67,7 @@ def test_what_is_written_later_is_seen_and_what_is_gone_is_not(tmp_path: Path) -
 
 
 def forget(path: Path, run_id: str) -> None:
-    """As pruning does."""
+    """Removes a run as pruning does."""
     with closing(open_sql(path)) as store:
         store.remove([run_id])
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from asked_pages import ask
+from rendered_pages import ask
 from showcase import showcase
 
 from opmark.dashboard.pages import figures
@@ -45,12 +45,12 @@ def test_filters_leave_what_was_asked_for(reader: Reader) -> None:
 
 def test_an_answer_is_made_once(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     first = ask(reader, figures.ROOFLINE_ENDPOINT, {"run": "showcase"}, op="exp")
-    monkeypatch.setattr(figures, "_drawn", lambda *given: pytest.fail("made again"))
+    monkeypatch.setattr(figures, "roofline", lambda *arguments: pytest.fail("made again"))
     assert ask(reader, figures.ROOFLINE_ENDPOINT, {"run": "showcase"}, op="exp").answer.charts == first.answer.charts
 
 
 def test_failures_only_is_a_page_that_says_so(reader: Reader) -> None:
-    assert "Nothing here can be drawn" in ask(reader, figures.ROOFLINE_ENDPOINT, {"run": "failures"}).html
+    assert "There is nothing to draw" in ask(reader, figures.ROOFLINE_ENDPOINT, {"run": "failures"}).html
 
 
 def test_an_unknown_run_is_said(reader: Reader) -> None:

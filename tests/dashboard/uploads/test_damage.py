@@ -1,4 +1,4 @@
-"""An upload that is damaged on its way: cut off anywhere, changed anywhere. Nothing of it gets in."""
+"""Damaged uploads, cut off or changed anywhere, are refused completely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes with runs about machines, and numbers that nobody measured: they turn nothing that others look at."""
+"""Findings about machines in uploads, and invented numbers, do not change the results of others."""
 
 from __future__ import annotations
 

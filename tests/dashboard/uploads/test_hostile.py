@@ -1,4 +1,4 @@
-"""Somebody who means ill, at the door of the dashboard: nothing gets in that should not, nothing is lost."""
+"""Hostile requests to the dashboard: none is accepted, and no data is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RUN = made_run(1).id
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'><svg/onload=alert(1)>"
 MARKS = re.compile(r"<script>alert|<img src=x|<svg/onload|<b>x</b>|javascript:", re.IGNORECASE)
 ATTRIBUTES = re.compile(r"\son\w+\s*=|\sstyle\s*=", re.IGNORECASE)
-"""What a page of ours never has: a handler or a style in a tag."""
+"""Matches handlers and styles in tags, which pages never have."""
 TAGS = re.compile(r"<[a-zA-Z][^<>]*>")
 
 
@@ -52,7 +52,7 @@ def site(tmp_path: Path, connect: Callable[..., Any], monkeypatch: pytest.Monkey
     here, there = tmp_path / "here.db", tmp_path / "there.db"
     fill(here)
     fill(there, made_run(2, "mine"), [record(1)])
-    with connect(application(there, door=AccessPolicy(TOKEN), max_upload=1 << 20)) as client:
+    with connect(application(there, access=AccessPolicy(TOKEN), max_upload=1 << 20)) as client:
         yield Site(client, there, packed(here, RUN))
 
 
@@ -147,7 +147,7 @@ def haunted(tmp_path: Path, connect: Callable[..., Any]) -> Iterator[tuple[Any, 
         record(2, op=bad, backend=bad, status="error", reason=bad),
     ]
     fill(here, run, told)
-    with connect(application(there, door=AccessPolicy(TOKEN))) as client:
+    with connect(application(there, access=AccessPolicy(TOKEN))) as client:
         client.headers["authorization"] = f"Bearer {TOKEN}"
         assert client.post(PATH, content=packed(here, RUN)).status_code == 201
         (item, *_) = client.get(f"/api/runs/{RUN}").json()["items"]

@@ -1,4 +1,4 @@
-"""Uploads that come at once: so many are taken, fewer are stored, and pages wait for none of them."""
+"""Simultaneous uploads: limits of receiving and storing, and pages that do not wait for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opmark.schema.upload import PushReply
 
 
 class Slow:
-    """What stores an upload, until it may."""
+    """Stands for storing an upload, and waits until it may end."""
 
     def __init__(self) -> None:
         self.lock, self.go_on, self.begun = threading.Lock(), threading.Event(), threading.Semaphore(0)
@@ -38,7 +38,7 @@ def test_too_many_uploads_are_told_to_come_again(
     db: Path, connect: Callable[[Any], Any], token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, taken = Slow(), threading.Semaphore(0)
-    body_of = store._body
+    body_of = store._read_upload_body
 
     async def body(*what: Any) -> bytes:
         found = await body_of(*what)
@@ -47,9 +47,9 @@ def test_too_many_uploads_are_told_to_come_again(
 
     monkeypatch.setattr(store, "MOST", 4)
     monkeypatch.setattr(store, "receive", slow)
-    monkeypatch.setattr(store, "_body", body)
+    monkeypatch.setattr(store, "_read_upload_body", body)
     headers = {"authorization": f"Bearer {token}"}
-    with connect(application(db, door=AccessPolicy(token))) as client, ThreadPoolExecutor(4) as pool:
+    with connect(application(db, access=AccessPolicy(token))) as client, ThreadPoolExecutor(4) as pool:
         sent = [pool.submit(client.post, "/api/runs", headers=headers, content=b"x") for _ in range(4)]
         for slots, count in ((taken, 4), (slow.begun, store.STORED)):
             assert all(slots.acquire(timeout=20) for _ in range(count))

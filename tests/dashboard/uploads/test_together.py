@@ -1,4 +1,4 @@
-"""Several who send at once, to a file and to a server."""
+"""Several clients that upload at once, to a file and to a server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_same_run_from_several_is_there_once(tmp_path: Path, there: str) -> 
 
 
 def test_halves_of_a_run_in_different_order_become_the_whole(tmp_path: Path, there: str) -> None:
-    """In the order of one and in that of the other: nobody waits for somebody who waits for him."""
+    """Two clients with opposite orders of records do not deadlock."""
     numbers = list(range(1, 41))
     bodies = []
     for name, some in {"a": numbers[:30], "b": numbers[:9:-1], "c": numbers}.items():

@@ -1,4 +1,4 @@
-"""Runs that come from elsewhere: all of it, once, or nothing and the reason."""
+"""Uploads of runs are stored completely and once, or refused with a reason."""
 
 from __future__ import annotations
 

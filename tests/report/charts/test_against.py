@@ -1,4 +1,4 @@
-"""Figures that hold one number of a case against another: launches, memory, implementations, threads."""
+"""Charts that compare two figures of a case: launches, memory, implementations, threads."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_without_a_device_latency_is_held_against_the_calibrated_call():
     assert (rule.across, rule.at, rule.name) == ("y", 1e-6, "smallest call of torch-cpu on a chip: 1.00 µs")
     assert chart.notes == (
         "1 of 2 cases within 2 times the smallest call",
-        "1 case left out: nobody told how many bytes they move",
+        "1 case left out: the number of bytes that they move is unknown",
     )
 
 
@@ -69,7 +69,7 @@ def test_a_call_is_held_against_the_smallest_of_its_own_backend():
     assert [series.name for series in check(chart).series] == ["torch-cpu"]
     assert chart.notes == (
         "1 of 1 case within 2 times the smallest call",
-        "left out: jax-cpu, whose smallest call nobody measured",
+        "left out: jax-cpu, whose smallest call was not measured",
     )
     assert overhead(looked(other, machines=known)) == []
 
@@ -85,7 +85,7 @@ def test_memory_names_what_takes_much_more_than_its_data():
     assert chart.notes == (
         "2 of 3 cases over 2 times their data: add 2 on torch-cpu ×2 5.00 times; add 3 on torch-cpu ×2 3.00 times",
         "1 case left out: less than the counter of memory can tell",
-        "1 case left out: nobody told how many bytes they move",
+        "1 case left out: the number of bytes that they move is unknown",
     )
 
 

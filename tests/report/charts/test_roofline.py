@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from opmark.analysis.rows import MachineFacts
 from opmark.report.charts import roofline as file
-from opmark.report.charts.elements import Dot, thinned
+from opmark.report.charts.elements import Dot, thin_out
 from opmark.report.charts.roofline import ceilings, roofline
 from opmark.schema.chart import Chart, ChartSeries
 from opmark.schema.machine import Level, Peaks
@@ -121,7 +121,7 @@ def test_an_element_type_without_a_ceiling_is_told():
     ("own", "said"),
     [
         ({"flops": 0}, "no arithmetic"),
-        ({"flops": None}, "nobody can count"),
+        ({"flops": None}, "operations is unknown"),
         ({"bytes": None}, "without bytes to move"),
         ({"bytes": 0}, "without bytes to move"),
         ({"traffic": 100}, "of communication"),
@@ -200,7 +200,7 @@ def test_names_pass_as_data():
 def test_thinning_keeps_at_most_so_many_and_nothing_that_was_not_there(places, most):
     one = item()
     dots = [Dot(one, one.timings[0], *place) for place in places]
-    kept = thinned(dots, most, lambda dot: dot.spot)
+    kept = thin_out(dots, most, lambda dot: dot.spot)
     assert len(kept) <= most
     assert all(dot in dots for dot in kept)
     if len(dots) <= most:

@@ -12,7 +12,7 @@ from showcase import showcase
 
 from opmark.analysis.rows import Row
 from opmark.api.items import view_stored_run
-from opmark.report.charts.samples import Sample, thinned
+from opmark.report.charts.samples import Sample, thin_out
 from opmark.report.charts.samples import samples as draw_samples
 from opmark.schema import EFFORTS, Case, Measurement, Record, Settings, Task
 from opmark.schema.chart import Chart
@@ -153,7 +153,7 @@ def test_what_is_no_number_is_counted_and_a_failure_says_why():
 @given(st.lists(st.booleans(), max_size=400), st.integers(1, 150))
 def test_thinning_keeps_outliers_and_order(outliers: list[bool], most: int):
     found = [Sample(i + 1, 1.0, 0, i + 1, 2 if far else 0, False) for i, far in enumerate(outliers)]
-    kept = thinned(found, most)
+    kept = thin_out(found, most)
     far = sum(outliers)
     assert [one for one in kept if one.kind == 2] == [one for one in found if one.kind == 2]
     assert kept == sorted(set(kept))

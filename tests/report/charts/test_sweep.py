@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from opmark.report.charts import sweep as file
 from opmark.report.charts.elements import ONE_PROCESS
-from opmark.report.charts.sweep import chains, evenly, sweep
+from opmark.report.charts.sweep import chains, pick_evenly, sweep
 
 
 def product(m, n, k, *timings, dtype="float32", **own):
@@ -184,7 +184,7 @@ def test_cases_without_a_series_are_counted():
 
 @given(st.integers(1, 300))
 def test_long_series_keep_their_ends(length):
-    kept = evenly(list(range(length)))
+    kept = pick_evenly(list(range(length)))
     assert len(kept) == min(length, file.MOST_SIZES)
     assert kept[0] == 0
     assert kept[-1] == length - 1

@@ -1,4 +1,4 @@
-"""From every rank to every other."""
+"""Matrices of pairs of ranks."""
 
 from __future__ import annotations
 

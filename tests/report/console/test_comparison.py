@@ -1,4 +1,4 @@
-"""Which commit it was, for people."""
+"""Lines of a bisection."""
 
 from __future__ import annotations
 

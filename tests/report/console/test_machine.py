@@ -1,4 +1,4 @@
-"""What was found out about a machine, as tables."""
+"""Tables of measured peaks and noise."""
 
 from __future__ import annotations
 

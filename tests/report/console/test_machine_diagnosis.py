@@ -1,4 +1,4 @@
-"""What the doctor found, as text."""
+"""The diagnosis of the doctor as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a datasheet says, as a row and as a page."""
+"""Datasheets as a row and in full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far results are from the reference, as tables."""
+"""Tables of errors against the reference."""
 
 from __future__ import annotations
 

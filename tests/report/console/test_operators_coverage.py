@@ -1,4 +1,4 @@
-"""How much of a framework can be measured, as a table and as data."""
+"""The coverage of a framework, as a table and as data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators x backends, counted."""
+"""Numbers of operators by category and backend."""
 
 from __future__ import annotations
 

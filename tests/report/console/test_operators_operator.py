@@ -1,4 +1,4 @@
-"""An operator, described."""
+"""Descriptions of operators."""
 
 from __future__ import annotations
 

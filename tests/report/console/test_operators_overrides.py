@@ -1,4 +1,4 @@
-"""Who computes an operator on every backend, and what was passed over for it."""
+"""Implementations of an operator on every backend, and those that were passed over."""
 
 from __future__ import annotations
 

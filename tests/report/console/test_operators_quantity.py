@@ -1,4 +1,4 @@
-"""A quantity, described."""
+"""Descriptions of quantities."""
 
 from __future__ import annotations
 

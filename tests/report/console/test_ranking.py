@@ -1,4 +1,4 @@
-"""Which implementation wins where, as tables."""
+"""Tables of rankings."""
 
 from __future__ import annotations
 

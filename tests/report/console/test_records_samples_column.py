@@ -1,4 +1,4 @@
-"""The drawing of samples in a table, and where a table has colours."""
+"""The column of samples in a table, and colours of tables."""
 
 from __future__ import annotations
 

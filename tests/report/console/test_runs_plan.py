@@ -1,4 +1,4 @@
-"""What would run, and what would not."""
+"""Plans: tasks that would run, and tasks that would be skipped."""
 
 from __future__ import annotations
 

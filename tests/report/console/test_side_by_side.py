@@ -26,7 +26,7 @@ NINE = (
 
 @pytest.fixture
 def timed(make_record: MakeRecord) -> Timed:
-    """By a backend, in so many milliseconds."""
+    """Return the record of a backend that takes a number of milliseconds."""
 
     def make(backend: str, ms: float = 1.0, implementation: str = "", **fields: Any) -> Record:
         if fields.get("status", "ok") == "ok":
@@ -111,7 +111,7 @@ def test_several_processes_are_one_number(timed: Timed) -> None:
 
 
 def test_rows_stand_in_the_order_of_the_backend_that_ran_them_all(timed: Timed) -> None:
-    """What cannot run is recorded at once, before what can."""
+    """Skipped cases are recorded before those that run."""
     records = [timed("numpy-cpu", op="exp", params={"shape": [4]}, status="skipped", reason="no")]
     records += [timed("torch-cpu"), timed("torch-cpu", op="exp", params={"shape": [4]}), timed("numpy-cpu")]
     assert [cells[0].split()[0] for cells in table(drawn(records))] == ["case", "matmul", "exp"]

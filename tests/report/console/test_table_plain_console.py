@@ -1,4 +1,4 @@
-"""A console that obeys nothing that stands in a text."""
+"""The console writes control characters of texts as escapes."""
 
 from __future__ import annotations
 

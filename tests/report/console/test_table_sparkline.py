@@ -1,4 +1,4 @@
-"""A series in a few characters."""
+"""Sparklines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One look for every table."""
+"""Tables have the same style everywhere."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opmark.errors import UnknownName, UserError
-from opmark.report.formats import FORMATS, format_for, written
+from opmark.report.formats import FORMATS, format_for, format_grid
 from opmark.report.formats.grid import Grid, distinct, plain
-from opmark.report.formats.markdown import escaped
+from opmark.report.formats.markdown import escape_markdown
 from opmark.report.text import harmless, json_line, printable
 
 TEXTS = st.text(max_size=20) | st.sampled_from(
@@ -32,23 +32,23 @@ def csv_rows(text: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@a", "\tx", "\rx", "\nx", "＝1"])
 def test_what_a_spreadsheet_would_compute_begins_with_an_apostrophe(text: str) -> None:
-    (_, (cell,)) = csv_rows(str(written(Grid(["a"], [[text]]), "csv")))
+    (_, (cell,)) = csv_rows(str(format_grid(Grid(["a"], [[text]]), "csv")))
     assert cell.startswith("'")
 
 
 def test_numbers_in_csv_are_numbers_in_full() -> None:
     values = [-1, 0.1 + 0.2, -2.5e-300, 2**70, True, None, math.nan, math.inf, [1, "a"], {"a": None}]
-    (_, cells) = csv_rows(str(written(Grid([*map(str, range(10))], [values]), "csv")))
+    (_, cells) = csv_rows(str(format_grid(Grid([*map(str, range(10))], [values]), "csv")))
     assert cells == ["-1", "0.30000000000000004", "-2.5e-300", str(2**70), "true", "", "", "", '[1,"a"]', '{"a":null}']
 
 
 def test_heads_are_guarded_too() -> None:
-    assert written(Grid(["=1", "a,b", "\x1b"], []), "csv") == '\'=1,"a,b",\\x1b\n'
+    assert format_grid(Grid(["=1", "a,b", "\x1b"], []), "csv") == '\'=1,"a,b",\\x1b\n'
 
 
 @given(st.lists(st.tuples(TEXTS, TEXTS), max_size=5))
 def test_csv_keeps_rows_and_columns_apart_whatever_is_in_them(rows: list[tuple[str, str]]) -> None:
-    found = csv_rows(str(written(Grid(["a", "b"], rows), "csv")))
+    found = csv_rows(str(format_grid(Grid(["a", "b"], rows), "csv")))
     assert len(found) == len(rows) + 1
     for (a, b), cells in zip(rows, found[1:], strict=True):
         assert len(cells) == 2
@@ -60,8 +60,8 @@ def test_csv_keeps_rows_and_columns_apart_whatever_is_in_them(rows: list[tuple[s
 @given(st.lists(st.tuples(TEXTS, TEXTS), max_size=5))
 def test_tables_and_markdown_have_a_line_a_row_whatever_is_in_it(rows: list[tuple[str, str]]) -> None:
     grid = Grid(["a", "b"], rows)
-    assert str(written(grid, "table")).count("\n") == len(rows) + 1
-    lines = str(written(grid, "md")).removesuffix("\n").split("\n")
+    assert str(format_grid(grid, "table")).count("\n") == len(rows) + 1
+    lines = str(format_grid(grid, "md")).removesuffix("\n").split("\n")
     assert len(lines) == len(rows) + 2
     for line in lines:
         assert line.replace("\\\\", "").replace("\\|", "").count("|") == 3
@@ -79,15 +79,15 @@ def test_json_says_the_same_without_what_a_terminal_obeys(value: Any) -> None:
 def test_both_json_formats_are_read_again() -> None:
     grid = Grid(["a", "b"], [[1, None], [0.5, {"c": [math.nan]}]])
     wanted = [{"a": 1, "b": None}, {"a": 0.5, "b": {"c": [None]}}]
-    assert json.loads(str(written(grid, "json"))) == wanted
-    assert [json.loads(line) for line in str(written(grid, "jsonl")).splitlines()] == wanted
-    assert written(Grid(["a"], []), "json") == "[]\n"
+    assert json.loads(str(format_grid(grid, "json"))) == wanted
+    assert [json.loads(line) for line in str(format_grid(grid, "jsonl")).splitlines()] == wanted
+    assert format_grid(Grid(["a"], []), "json") == "[]\n"
 
 
 def test_a_table_has_numbers_to_the_right_and_knows_wide_signs() -> None:
     grid = Grid(["name", "n"], [["日本", 7], ["ab", 10], [None, None]])
-    assert written(grid, "table") == "name   n\n日本   7\nab    10\n\n"
-    assert written(Grid([], []), "table") == ""
+    assert format_grid(grid, "table") == "name   n\n日本   7\nab    10\n\n"
+    assert format_grid(Grid([], []), "table") == ""
 
 
 @pytest.mark.parametrize(
@@ -107,16 +107,16 @@ def test_a_table_has_numbers_to_the_right_and_knows_wide_signs() -> None:
     ],
 )
 def test_markdown_takes_nothing_for_markup(text: str, cell: str) -> None:
-    assert escaped(text) == cell
+    assert escape_markdown(text) == cell
 
 
 def test_parquet_is_read_again() -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     grid = Grid(["a", "b", "c"], [["x", None, 1], [None, None, 2]], {"b": "float64"})
-    table = parquet.read_table(io.BytesIO(bytes(written(grid, "parquet"))))  # type: ignore[arg-type]
+    table = parquet.read_table(io.BytesIO(bytes(format_grid(grid, "parquet"))))  # type: ignore[arg-type]
     assert [str(field.type) for field in table.schema] == ["string", "double", "int64"]
     assert table.to_pylist() == [{"a": "x", "b": None, "c": 1}, {"a": None, "b": None, "c": 2}]
-    nothing = parquet.read_table(io.BytesIO(bytes(written(grid._replace(rows=[]), "parquet"))))  # type: ignore[arg-type]
+    nothing = parquet.read_table(io.BytesIO(bytes(format_grid(grid._replace(rows=[]), "parquet"))))  # type: ignore[arg-type]
     assert (nothing.column_names, len(nothing)) == (["a", "b", "c"], 0)
 
 
@@ -140,7 +140,7 @@ def test_the_format_is_as_told_or_as_the_file_is_called() -> None:
     with pytest.raises(UserError, match=r"no format is known by the ending `.xlsx`"):
         format_for("", Path("x.xlsx"))
     with pytest.raises(UnknownName):
-        written(Grid([], []), "xlsx")
+        format_grid(Grid([], []), "xlsx")
     assert set(FORMATS) == {"table", "md", "csv", "json", "jsonl", "parquet"}
 
 
@@ -155,7 +155,7 @@ def test_decimal_numbers_are_written_in_full() -> None:
     row = [plain(value) for value in (long, huge, usual, Decimal("3.0"), Decimal("NaN"))]
     assert row[2:4] == [1.5, 3]
     grid = Grid(["a", "b", "c", "d", "e"], [row])
-    assert str(written(grid, "csv")).splitlines()[1] == f"{long},{2**70},1.5,3,"
-    assert written(grid, "jsonl") == f'{{"a":{long},"b":{2**70},"c":1.5,"d":3,"e":null}}\n'
-    assert f"{long}" in str(written(grid, "table"))
-    assert f"| {long} | {2**70} |" in str(written(grid, "md"))
+    assert str(format_grid(grid, "csv")).splitlines()[1] == f"{long},{2**70},1.5,3,"
+    assert format_grid(grid, "jsonl") == f'{{"a":{long},"b":{2**70},"c":1.5,"d":3,"e":null}}\n'
+    assert f"{long}" in str(format_grid(grid, "table"))
+    assert f"| {long} | {2**70} |" in str(format_grid(grid, "md"))

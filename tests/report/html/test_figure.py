@@ -129,7 +129,7 @@ EYES = {
 
 
 def seen(colour: str, eyes: str) -> tuple[float, float, float]:
-    """In CIE L*a*b*, where distances are about as large as they look."""
+    """Return a colour in CIE L*a*b*, where distances are about as large as they look."""
     light = linear_light(colour)
     red, green, blue = (min(1.0, max(0.0, sum(map(mul, row, light)))) for row in EYES[eyes])
     x = (0.4124564 * red + 0.3575761 * green + 0.1804375 * blue) / 0.95047

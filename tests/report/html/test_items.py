@@ -1,4 +1,4 @@
-"""What a report tells of its items: key numbers, columns of the table, details, the samples in a line."""
+"""Rows in a report: key numbers, columns of the table, details, and the picture of samples."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from opmark.api import report
 from opmark.api.report import charts_of, make_report
 from opmark.errors import UserError
 from opmark.report.charts.gallery import FIGURES
-from opmark.report.html.items import strip, thinned
+from opmark.report.html.items import strip, thin_out
 from opmark.report.html.templates import compact
 from opmark.schema import Record, Run
 from opmark.schema.chart import Axis, Chart, ChartSeries, Mark
@@ -112,7 +112,7 @@ def test_on_paper_numbers_of_small_figures_are_unfolded_and_of_large_ones_told(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
-    monkeypatch.setattr("opmark.report.html.page.printed", lambda text, browser: sent.append(text) or b"%PDF-")
+    monkeypatch.setattr("opmark.report.html.page.print_pdf", lambda text, browser: sent.append(text) or b"%PDF-")
     make_report("showcase", db=db, format="pdf")
     printed = r"<details class=.?numbers.? open><summary>Numbers \((\d+) row", r"Its numbers are (\d+) rows: a report"
     counts, large = ([int(count) for count in re.findall(pattern, sent[0])] for pattern in printed)
@@ -222,12 +222,12 @@ def test_more_than_two_thousand_are_told_to_be_undrawn(tmp_path: Path, monkeypat
     monkeypatch.setattr("opmark.report.html.page.DETAILED", 3)
     fill(tmp_path / "more.db", [run(1, "more", many(5))])
     text = page(db=tmp_path / "more.db")
-    assert "Samples are drawn of the first 3 cases only: 2 more have their numbers without" in text
+    assert "Samples are drawn for the first 3 cases only; 2 more have numbers without a picture" in text
     assert text.count("<svg class=strip") == 3 * 4
 
 
 def figures_of(**marks: tuple[int, ...]) -> dict[str, Any]:
-    """By kind how many marks each of its figures has."""
+    """Return the number of marks of each figure, by kind."""
     axis = Axis("", "", "linear")
 
     def made(kind: str, counts: tuple[int, ...]) -> list[Chart]:
@@ -249,7 +249,7 @@ def test_one_figure_of_each_kind_comes_before_a_second(db: Path, monkeypatch: py
 
 
 def test_a_large_run_on_a_device_has_a_figure_of_each_kind() -> None:
-    """Each kind has a limit of its own, and together their first figures have room."""
+    """Each kind has a limit of its own, and the first figures of all kinds have room together."""
     sizes = [2**20 * 1.013**n for n in range(2500)]
     items = [
         item("add", n, timing(size / 1e12, "device_time", "cold"), timing(1e-6 + size / 3e12, "host_time"),
@@ -271,8 +271,8 @@ def test_what_can_be_left_out_is_and_nothing_else() -> None:
 
 def test_a_strip_keeps_its_extremes() -> None:
     values = [1.0] * 50 + [9.0] + [1.0] * 49
-    assert 9.0 in thinned(values, 10)
-    assert len(thinned(values, 10)) <= 10
+    assert 9.0 in thin_out(values, 10)
+    assert len(thin_out(values, 10)) <= 10
     assert strip([1.0]) == ""
     assert strip([2.0, 2.0]) == ""
     assert strip([1.0, 2.0, 3.0]).count("h0") == 3
@@ -285,7 +285,7 @@ def test_on_paper_few_cases_are_unfolded_and_many_are_told_where_to_find(
     """A list of what is folded would say again what the table says."""
     fill(tmp_path / "paper.db", [run(1, "paper", many(count))])
     sent: list[str] = []
-    monkeypatch.setattr("opmark.report.html.page.printed", lambda text, browser: sent.append(text) or b"%PDF-")
+    monkeypatch.setattr("opmark.report.html.page.print_pdf", lambda text, browser: sent.append(text) or b"%PDF-")
     make_report((), db=tmp_path / "paper.db", format="pdf")
     (text,) = sent
     checked(text)

@@ -1,4 +1,4 @@
-"""Printing by a browser: found, asked, and told of when it fails."""
+"""Printing of PDFs: finding a browser, its options, and messages about failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from opmark.errors import UserError
-from opmark.report.html.page import NAMES, VARIABLE, find_browser, printed
+from opmark.report.html.page import NAMES, VARIABLE, find_browser, print_pdf
 
 Script = Callable[..., Path]
 _PRINTS = """
@@ -46,7 +46,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 def test_the_one_that_is_named_prints(script: Script) -> None:
     path = script()
-    assert printed("<p>page</p>", path).startswith(b"%PDF-1.7 of a fake")
+    assert print_pdf("<p>page</p>", path).startswith(b"%PDF-1.7 of a fake")
     asked = (path.parent / "asked").read_text().splitlines()
     assert "--headless" in asked
     assert ("--no-sandbox" in asked) == (os.geteuid() == 0)
@@ -78,22 +78,22 @@ def test_without_one_a_hint_says_what_to_do(script: Script, monkeypatch: pytest.
 def test_what_a_browser_said_before_it_failed_is_told(script: Script) -> None:
     path = script("echo 'no display' >&2\nexit 3")
     with pytest.raises(UserError, match=r"exit code 3 and printed no PDF\n  no display") as refused:
-        printed("<p>page</p>", path)
+        print_pdf("<p>page</p>", path)
     assert "--format html" in str(refused.value.hint)
 
 
 def test_a_browser_that_prints_nothing_is_no_success(script: Script) -> None:
     with pytest.raises(UserError, match="ended well but printed no PDF"):
-        printed("<p>page</p>", script("exit 0"))
+        print_pdf("<p>page</p>", script("exit 0"))
 
 
 def test_a_browser_that_hangs_is_ended(script: Script) -> None:
     with pytest.raises(UserError, match=r"within 0\.2 s"):
-        printed("<p>page</p>", script("exec sleep 30"), timeout=0.2)
+        print_pdf("<p>page</p>", script("exec sleep 30"), timeout=0.2)
 
 
 def test_a_real_one_prints() -> None:
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is None:
         pytest.skip("no browser is installed")
-    assert b"%%EOF" in printed("<!doctype html><title>a</title><p>page</p>", Path(found))[-32:]
+    assert b"%%EOF" in print_pdf("<!doctype html><title>a</title><p>page</p>", Path(found))[-32:]

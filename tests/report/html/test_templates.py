@@ -1,4 +1,4 @@
-"""What templates write: escaped, and with nothing in it that cannot be seen."""
+"""Templates escape their values, and write invisible characters as escapes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""One file a page: what is asked for, what is answered, and how the one becomes the other."""
+"""Pages of the dashboard: for each the type of its query, the type of its answer, and the view that makes the
+answer."""

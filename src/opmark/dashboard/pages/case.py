@@ -1,4 +1,4 @@
-"""One case over all runs: its series, where their levels changed, and the runs that have it."""
+"""The page of one case over all runs: its series, the changes of their levels, and the runs that have it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from opmark.analysis.history import HistoryQuery as Wanted
-from opmark.analysis.history import histories
+from opmark.analysis.history import HistoryQuery, histories
 from opmark.api.history import parse_time
 from opmark.dashboard.endpoint import Endpoint
-from opmark.dashboard.navigation import Page, PageNumber, paged
+from opmark.dashboard.navigation import Page, PageNumber, paginate
 from opmark.dashboard.reader import Reader
 from opmark.errors import StoreError, UnknownName, UserError
 from opmark.plugin.param import format_params
@@ -25,17 +24,17 @@ from opmark.store.records import TaskPlace, first_tasks
 from opmark.store.sql import SqlStore
 
 LAST = 500
-"""Runs that are followed: the newest."""
+"""Number of newest runs in the histories."""
 ROWS = 200
 Keys = Mapping[TaskPlace, str]
-"""Keys of rows."""
+"""Keys of the rows of a case, by run and implementation."""
 
 
 class CaseQuery(Struct, frozen=True):
     case: str
     backend: str = ""
-    quantity: Annotated[str, Meta(description="Another than the headline of each; `all` for each.")] = ""
-    since: Annotated[str, Meta(description="A date, a time, or how long ago: 2030-12-31, 30d.")] = ""
+    quantity: Annotated[str, Meta(description="Quantity instead of the headline; `all` for every one.")] = ""
+    since: Annotated[str, Meta(description="A date, a time, or an age: 2030-12-31, 30d.")] = ""
     page: PageNumber = 1
 
 
@@ -59,7 +58,7 @@ class CaseSeries(Struct, frozen=True):
 
 
 class CaseRunRow(Struct, frozen=True):
-    """What a run says of a series."""
+    """The value of a series in one run, or the failure in its place."""
 
     run: RunAt
     where: str
@@ -72,9 +71,9 @@ class CaseRunRow(Struct, frozen=True):
     high: float | None = None
     processes: int = 0
     ratio: float | None = None
-    """To the level that its series had then."""
+    """Ratio of the value to the level that its series had at that time."""
     key: str = ""
-    """The key of the row within the run."""
+    """Key of the row in its run."""
 
 
 class CasePage(Struct, frozen=True):
@@ -83,26 +82,27 @@ class CasePage(Struct, frozen=True):
     phase: str
     params: dict[str, Any]
     parameters: str
-    """The same as people read them."""
+    """The parameters as text."""
     series: list[CaseSeries]
     rows: list[CaseRunRow]
-    """One page; the newest run first."""
+    """Rows of one page, from the newest run to the oldest."""
     page: Page
     backends: list[str]
     quantities: list[str]
-    """Quantities that can be asked for."""
+    """Quantities that the query may name."""
     note: str = ""
-    """Why there is nothing to follow."""
+    """The reason why there is no series."""
 
 
-def view_case(reader: Reader, asked: CaseQuery) -> CasePage:
-    case = find_case(reader, asked.case)
+def view_case(reader: Reader, query: CaseQuery) -> CasePage:
+    case = find_case(reader, query.case)
     store = reader.store
     figures = store.figures(case=case.id)
-    found, note = _followed(store, case, asked)
+    found, note = _find_histories(store, case, query)
     keys = first_tasks(store, case.id)
-    rows = sorted((row for one in found for row in _rows(one, keys)), key=_newest, reverse=True)
-    page_rows, page = paged(rows, asked.page, ROWS)
+    rows = [row for history in found for row in _rows(history, keys)]
+    rows.sort(key=lambda row: (row.run.started, row.run.id), reverse=True)
+    page_rows, page = paginate(rows, query.page, ROWS)
     return CasePage(
         case.id,
         case.op,
@@ -119,8 +119,8 @@ def view_case(reader: Reader, asked: CaseQuery) -> CasePage:
 
 
 def find_case(reader: Reader, name: str) -> Case:
-    """By its whole id: pages link to nothing else."""
-    known = reader.store.cases([name]) if reader.there else {}
+    """Return a case by its whole id, because pages link to cases by whole ids."""
+    known = reader.store.cases([name]) if reader.exists else {}
     if name not in known:
         error = UnknownName("case", name, ())
         error.hint = "a case is found by words of its operator and its parameters: /search"
@@ -128,16 +128,18 @@ def find_case(reader: Reader, name: str) -> Case:
     return known[name]
 
 
-def _followed(store: SqlStore, case: Case, asked: CaseQuery) -> tuple[list[History], str]:
-    """(series, why there are none). That a case has only failed, or not since then, is no mistake of who asks."""
-    if asked.quantity not in ("", "all", *QUANTITIES):
-        raise UnknownName("quantity", asked.quantity, [*QUANTITIES, "all"])
-    backends = (asked.backend,) if asked.backend else ()
-    wanted = Wanted(case=case.id, backends=backends, quantity=asked.quantity, since=parse_time(asked.since), last=LAST)
+def _find_histories(store: SqlStore, case: Case, query: CaseQuery) -> tuple[list[History], str]:
+    """Return the series of a case, and the reason if there is none: a case that only failed, or has no run in the time
+    asked for, is a valid query."""
+    if query.quantity not in ("", "all", *QUANTITIES):
+        raise UnknownName("quantity", query.quantity, [*QUANTITIES, "all"])
+    backends = (query.backend,) if query.backend else ()
+    since = parse_time(query.since)
+    selection = HistoryQuery(case=case.id, backends=backends, quantity=query.quantity, since=since, last=LAST)
     try:
-        return histories(store, wanted).series, ""
+        return histories(store, selection).series, ""
     except StoreError:
-        raise  # that is no word about the case
+        raise  # the store is broken, which says nothing about the case
     except UserError as error:
         return [], error.message
 
@@ -161,18 +163,14 @@ def _rows(history: History, keys: Keys) -> Iterator[CaseRunRow]:
 
 
 def _levels(history: History) -> Sequence[float]:
-    """At each of its points."""
+    """Return the level at each point of a history."""
     later = {change.after.id: change.level_after for change in history.changes}
     level = history.changes[0].level_before if history.changes else history.level
-    found = []
+    levels = []
     for point in history.points:
         level = later.get(point.run.id, level)
-        found.append(level)
-    return found
-
-
-def _newest(row: CaseRunRow) -> tuple[str, str]:
-    return row.run.started, row.run.id
+        levels.append(level)
+    return levels
 
 
 def _where(history: History) -> str:
@@ -185,5 +183,5 @@ def _unit(history: History) -> str:
 
 CASE_ENDPOINT = Endpoint(
     "/cases/{case}", view_case, CaseQuery, CasePage, "case.html", "Case",
-    "A case over all runs: its series, the changes of their levels, and what each run says.",
+    "A case over all runs: its series, the changes of their levels, and the values of each run.",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Any two runs of the store held against each other."""
+"""The page that compares any two runs of the store."""
 
 from __future__ import annotations
 
@@ -13,35 +13,37 @@ from opmark.analysis.comparison import side_of
 from opmark.analysis.environment import unlike
 from opmark.api.compare import cases_of
 from opmark.dashboard.endpoint import Endpoint
-from opmark.dashboard.navigation import Page, PageNumber, paged
+from opmark.dashboard.navigation import Page, PageNumber, paginate
 from opmark.dashboard.reader import Reader
-from opmark.dashboard.run_cache import AnswerCache, OfStore
+from opmark.dashboard.run_cache import AnswerCache, PerStore
 from opmark.report.charts.ratios import ratios
-from opmark.report.comparison import chosen, in_both, word
+from opmark.report.comparison import failed_on_both, select_pairs, word
 from opmark.schema import QUANTITIES, Run
 from opmark.schema.chart import Chart
 from opmark.schema.comparison import Compared, Geomean, Pairing, difference_lines
 from opmark.stats.verdict import MARGIN
 from opmark.store.changes import ReadMark, last_finding
-from opmark.store.sql import SqlStore
 
 ROWS = 200
 OFFERED = 300
-"""Runs in the lists to choose from; any other can be named."""
+"""Number of runs in the lists to choose from; the query may name any other."""
 LONE = 50
-"""Cases of one side only that are listed."""
+"""Number of cases of one side only that are listed."""
 _KEPT = 8
+"""Number of comparisons in the cache of a store."""
 
 Only = Literal["", "slower", "faster", "same", "undecided", "failed", "skipped"]
 
 
 class CompareQuery(Struct, frozen=True):
-    a: Annotated[str, Meta(description="A run: its id, the beginning of it, or its label.")] = ""
-    b: Annotated[str, Meta(description="The run that is held against it.")] = ""
-    quantity: Annotated[str, Meta(description="Another than the headline of each: latency, latency:cold, all.")] = ""
-    margin: Annotated[float, Meta(ge=0, lt=1, description="Up to this share they are the same: 0.01, 1%.")] = MARGIN
-    only: Annotated[Only, Meta(description="Cases of which this is said.")] = ""
-    unlike: Annotated[bool, Meta(description="Also where the machines are not alike.")] = False
+    a: Annotated[str, Meta(description="First run: its id, the beginning of its id, or its label.")] = ""
+    b: Annotated[str, Meta(description="Run that is compared with the first, named in the same way.")] = ""
+    quantity: Annotated[str, Meta(description="Quantity instead of the headline: latency, latency:cold, all.")] = ""
+    margin: Annotated[float, Meta(ge=0, lt=1, description="Largest difference that counts as the same: 0.01, 1%.")] = (
+        MARGIN
+    )
+    only: Annotated[Only, Meta(description="Only cases with this verdict.")] = ""
+    unlike: Annotated[bool, Meta(description="Compare runs of different machines, too.")] = False
     page: PageNumber = 1
 
 
@@ -52,7 +54,7 @@ class RunChoice(Struct, frozen=True):
 
 
 class Fact(Struct, frozen=True):
-    """Values of the environments, which differ in it."""
+    """A fact in which the environments of the two runs differ, with its values."""
 
     name: str
     change: str
@@ -61,17 +63,17 @@ class Fact(Struct, frozen=True):
 class PairRow(Struct, frozen=True):
     pair: Pairing
     word: str
-    """Its verdict, or why it has none."""
+    """The verdict, or the reason why there is none."""
     unit: str
 
 
 class Mean(Struct, frozen=True):
-    """Geometric, over all cases that have a ratio."""
+    """The geometric mean over all cases that have a ratio."""
 
     ratio: float
     low: float | None
     high: float | None
-    """Ends of its interval; None where it has no end: one case alone says nothing of the spread."""
+    """Ends of its interval; None if it is unbounded, because one case alone says nothing about the spread."""
     cases: int
 
 
@@ -84,12 +86,12 @@ class Verdicts(Struct, frozen=True):
     resolution: float | None
     only_a: list[str]
     only_b: list[str]
-    """Cases of one side only: the first of them."""
+    """The first `LONE` cases that only one side has."""
     lone: tuple[int, int]
-    """How many there are."""
+    """Number of all cases that only A has, and that only B has."""
     chart: Chart | None
     rows: list[PairRow]
-    """One page, the slowest first."""
+    """Rows of one page, from the largest slowdown to the largest speed-up."""
     page: Page
 
 
@@ -100,56 +102,58 @@ class ComparePage(Struct, frozen=True):
     b: Run | None = None
     differing: list[Fact] = []
     refused: list[Fact] = []
-    """What makes them two machines: then times say nothing of the code, and nothing is compared unless `unlike` is."""
+    """Facts that make them different machines, whose times say nothing about the code. If there are any, nothing is
+    compared unless the query sets `unlike`."""
     verdicts: Verdicts | None = None
 
 
-def view_comparison(reader: Reader, asked: CompareQuery) -> ComparePage:
+def view_comparison(reader: Reader, query: CompareQuery) -> ComparePage:
     runs = [RunChoice(run.id, run.label, run.started) for run in reader.runs()[:OFFERED]]
     quantities = [*QUANTITIES, "all"]
-    a, b = (reader.run(name) if name else None for name in (asked.a, asked.b))
+    a, b = (reader.run(name) if name else None for name in (query.a, query.b))
     if a is None or b is None:
         return ComparePage(runs, quantities, a, b)
-    compared = compared_runs(reader, a, b, asked.quantity, asked.margin)
-    apart = [] if asked.unlike or a.id == b.id else unlike(compared.differing)
+    compared = compare_runs(reader, a, b, query.quantity, query.margin)
+    apart = [] if query.unlike or a.id == b.id else unlike(compared.differing)
     refused = [Fact(*one) for one in difference_lines(compared.differing, apart)]
     differing = [Fact(*one) for one in difference_lines(compared.differing)]
-    return ComparePage(runs, quantities, a, b, differing, refused, None if refused else _verdicts(compared, asked))
+    return ComparePage(runs, quantities, a, b, differing, refused, None if refused else _verdicts(compared, query))
 
 
 class _Key(Struct, frozen=True):
-    """While all of this is the same, so is the comparison; what is learnt of noise from other runs may be older."""
+    """All that a comparison depends on, except the noise known from other runs, which may be older in a cached
+    answer."""
 
     runs: tuple[tuple[str, str, ReadMark], tuple[str, str, ReadMark]]
-    """Ids, labels and how far they were written."""
+    """Id, label and read mark of each run."""
     quantity: str
     margin: float
     findings: int
 
 
-_COMPARED: OfStore[AnswerCache[_Key, Compared]] = OfStore(lambda: AnswerCache(_KEPT))
+_COMPARISONS: PerStore[AnswerCache[_Key, Compared]] = PerStore(lambda: AnswerCache(_KEPT))
 
 
-def compared_runs(reader: Reader, a: Run, b: Run, quantity: str, margin: float) -> Compared:
-    """Machines that are not alike too: who shows it decides."""
-    one, other = reader.counted([a, b])
-    sides = ((a.id, a.label, one.mark), (b.id, b.label, other.mark))
+def compare_runs(reader: Reader, a: Run, b: Run, quantity: str, margin: float) -> Compared:
+    """Compare two runs, also of different machines: the caller decides whether to show the result."""
+    summary_a, summary_b = reader.summaries_at_marks([a, b])
+    sides = ((a.id, a.label, summary_a.mark), (b.id, b.label, summary_b.mark))
     store = reader.store
     key = _Key(sides, quantity, margin, last_finding(store))
-    return _COMPARED.of(store).get(key, lambda: _compared(store, a, b, quantity, margin))
+
+    def compare() -> Compared:
+        side_a = side_of(store, a)
+        side_b = side_of(store, b, beside=side_a)
+        cases = cases_of((store, side_a), (store, side_b))
+        return compare_sides(side_a, side_b, cases, quantity=quantity, margin=margin, unlike=True)
+
+    return _COMPARISONS.get(store).get(key, compare)
 
 
-def _compared(store: SqlStore, a: Run, b: Run, quantity: str, margin: float) -> Compared:
-    one = side_of(store, a)
-    other = side_of(store, b, beside=one)
-    cases = cases_of((store, one), (store, other))
-    return compare_sides(one, other, cases, quantity=quantity, margin=margin, unlike=True)
-
-
-def _verdicts(compared: Compared, asked: CompareQuery) -> Verdicts:
-    pairs, page = paged(chosen(compared, [asked.only] if asked.only else []), asked.page, ROWS)
+def _verdicts(compared: Compared, query: CompareQuery) -> Verdicts:
+    pairs, page = paginate(select_pairs(compared, [query.only] if query.only else []), query.page, ROWS)
     chart = ratios(compared)
-    counts = Counter(word(pair) for pair in compared.pairs if not in_both(pair))
+    counts = Counter(word(pair) for pair in compared.pairs if not failed_on_both(pair))
     only: Any = compared.only
     return Verdicts(
         dict(counts), _mean(compared.geomean), compared.paired, compared.margin, compared.drift, compared.resolution,
@@ -169,12 +173,12 @@ def _unit(pair: Pairing) -> str:
     return QUANTITIES[pair.quantity].unit if pair.quantity in QUANTITIES else "s"
 
 
-def _newest_two(reader: Reader) -> None:
-    """The newest run against the one before it of the same label: what is asked for most."""
+def _compare_newest(reader: Reader) -> None:
+    """Compare the newest run with the previous one of the same label: the comparison that is opened most often."""
     runs = reader.runs()
     before = next((run for run in runs[1:] if run.label == runs[0].label), None)
     if before:
-        compared_runs(reader, before, runs[0], "", MARGIN)
+        compare_runs(reader, before, runs[0], "", MARGIN)
 
 
 COMPARE_ENDPOINT = Endpoint(
@@ -185,6 +189,6 @@ COMPARE_ENDPOINT = Endpoint(
     "compare.html",
     "Compare",
     "Two runs, case by case, with verdicts.",
-    _newest_two,
+    _compare_newest,
     of_runs=("a", "b"),
 )

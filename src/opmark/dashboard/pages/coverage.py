@@ -1,4 +1,4 @@
-"""Operators x backends: what is implemented, and what became of it in stored runs."""
+"""The coverage page: for each operator and backend, whether it is implemented and its latest result in stored runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 from opmark.api.coverage import implemented
 from opmark.dashboard.endpoint import Endpoint
 from opmark.dashboard.reader import LatestResults, Reader
-from opmark.dashboard.run_cache import OfStore
+from opmark.dashboard.run_cache import PerStore
 from opmark.errors import UnknownName
 from opmark.schema.coverage import ImplementedOperator, Matrix
 from opmark.schema.record import FAILED
@@ -20,9 +20,9 @@ from opmark.store.changes import LatestTry
 
 State = Literal["verified", "ran", "failed", "untried", "lacking"]
 """
-verified  the newest record of it has a result that was found right
-ran       the newest record has a time, but nobody checked the result
-failed    the newest record of it failed
+verified  the newest record has a result that was checked and correct
+ran       the newest record has a time, but its result was not checked
+failed    the newest record failed
 untried   implemented, and no stored run has tried it
 lacking   implemented, and known beforehand not to run on this backend
 """
@@ -38,7 +38,7 @@ class CoverageQuery(Struct, frozen=True):
 class CoverageCell(Struct, frozen=True, omit_defaults=True):
     state: State
     run: str = ""
-    """The run that says so."""
+    """Run of the newest record."""
     reason: str = ""
     phases: dict[str, State] = {}
     """States of other phases than the forward one."""
@@ -47,7 +47,7 @@ class CoverageCell(Struct, frozen=True, omit_defaults=True):
 class OperatorRow(Struct, frozen=True):
     op: str
     cells: dict[str, CoverageCell]
-    """By backend; one that has no implementation has none."""
+    """Cells by backend; a backend without an implementation has no cell."""
 
 
 class Category(Struct, frozen=True):
@@ -60,7 +60,7 @@ class Category(Struct, frozen=True):
 class BackendColumn(Struct, frozen=True):
     backend: str
     operators: int
-    """Number of operators that it has."""
+    """Number of operators of the backend."""
     counts: dict[State, int]
 
 
@@ -73,17 +73,17 @@ class CoveragePage(Struct, frozen=True):
     categories: list[Category]
     known_categories: list[str]
     known_backends: list[str]
-    """What can be asked for."""
+    """Backends that the query may name."""
 
 
-def view_coverage(reader: Reader, asked: CoverageQuery) -> CoveragePage:
+def view_coverage(reader: Reader, query: CoverageQuery) -> CoveragePage:
     known = known_operators()
     categories = list(dict.fromkeys(one.category for one in known.operators))
-    _check("category", asked.category, categories)
-    _check("backend", asked.backend, known.backends)
-    backends = [asked.backend] if asked.backend else list(known.backends)
-    operators = [one for one in known.operators if asked.category in ("", one.category)]
-    tried = _NEWEST.of(reader.store).tried(reader) if reader.there else {}
+    _check("category", query.category, categories)
+    _check("backend", query.backend, known.backends)
+    backends = [query.backend] if query.backend else list(known.backends)
+    operators = [one for one in known.operators if query.category in ("", one.category)]
+    tried = _LATEST_RESULTS.get(reader.store).read(reader) if reader.exists else {}
     rows = {one.op: OperatorRow(one.op, dict(_cells(one, backends, tried.get(one.op, {})))) for one in operators}
     grouped: dict[str, list[OperatorRow]] = {}
     for one in operators:
@@ -99,12 +99,12 @@ def view_coverage(reader: Reader, asked: CoverageQuery) -> CoveragePage:
     )
 
 
-_NEWEST: OfStore[LatestResults] = OfStore(LatestResults)
+_LATEST_RESULTS: PerStore[LatestResults] = PerStore(LatestResults)
 
 
 @cache
 def known_operators() -> Matrix:
-    """What is installed stays the same while the server runs."""
+    """Return the installed operators, which stay the same while the server runs."""
     return implemented()
 
 
@@ -120,7 +120,7 @@ def _cells(
     for backend in backends:
         found = tried.get(backend, {})
         if found:
-            yield backend, _tried(found)
+            yield backend, _tried_cell(found)
         elif backend in one.lacks:
             yield backend, CoverageCell("lacking", reason=one.lacks[backend])
         elif backend in one.backends:
@@ -130,8 +130,9 @@ def _cells(
 _UNTRIED = CoverageCell("untried")
 
 
-def _tried(phases: Mapping[str, LatestTry]) -> CoverageCell:
-    """The forward phase, or what there is in its place."""
+def _tried_cell(phases: Mapping[str, LatestTry]) -> CoverageCell:
+    """Return the cell of an operator that was tried: the state of its forward phase, or of its first one if it has no
+    forward phase."""
     name = FORWARD if FORWARD in phases else next(iter(phases))
     lead = phases[name]
     others = {phase: _state(one) for phase, one in phases.items() if phase != FORWARD}

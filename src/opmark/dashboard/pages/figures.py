@@ -1,4 +1,4 @@
-"""All figures of a run, or of the items that the filters leave."""
+"""The figures and the roofline of a run, or of the rows that match the filters."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from opmark.analysis.rows import RunView
 from opmark.dashboard.endpoint import Endpoint
-from opmark.dashboard.items import FilterOptions, Filters, options_of
+from opmark.dashboard.items import FilterOptions, Filters, filter_options
 from opmark.dashboard.reader import Reader
-from opmark.dashboard.run_cache import AnswerCache, OfStore
+from opmark.dashboard.run_cache import AnswerCache, PerStore
 from opmark.errors import UnknownName
 from opmark.report.charts.gallery import FIGURES, gallery
 from opmark.report.charts.roofline import heatmap, roofline
@@ -19,13 +19,13 @@ from opmark.schema import Run
 from opmark.schema.chart import Chart
 
 MANY = 1000
-"""Items; with more, all figures at once would be a page of many megabytes."""
+"""Number of rows above which one figure is shown by default: all at once would be a page of many megabytes."""
 ALL = "all"
 
 
 class FiguresQuery(Filters, frozen=True, kw_only=True):
     run: str
-    figure: Annotated[str, Meta(description="One of them, or `all`.")] = ""
+    figure: Annotated[str, Meta(description="Name of a figure, or `all`.")] = ""
 
 
 class FiguresPage(Struct, frozen=True):
@@ -37,19 +37,19 @@ class FiguresPage(Struct, frozen=True):
     figure: str
     """The figure that is shown, or `all`."""
     figures: list[str]
-    """What can be asked for."""
+    """Figures that the query may name."""
 
 
-def view_figures(reader: Reader, asked: FiguresQuery) -> FiguresPage:
-    run = reader.run(asked.run)
+def view_figures(reader: Reader, query: FiguresQuery) -> FiguresPage:
+    run = reader.run(query.run)
     run_view = reader.run_view(run)
-    fitting = tuple(row for row in run_view.rows if asked.fits(row))
-    chosen = asked.figure or (ALL if len(fitting) <= MANY else next(iter(FIGURES)))
+    fitting = tuple(row for row in run_view.rows if query.matches(row))
+    chosen = query.figure or (ALL if len(fitting) <= MANY else next(iter(FIGURES)))
     if chosen not in (ALL, *FIGURES):
         raise UnknownName("figure", chosen, [*FIGURES, ALL])
     part = replace(run_view, rows=fitting)
     charts = gallery(part) if chosen == ALL else FIGURES[chosen](part)
-    return FiguresPage(run, charts, len(fitting), options_of(run_view.rows), chosen, [*FIGURES, ALL])
+    return FiguresPage(run, charts, len(fitting), filter_options(run_view.rows), chosen, [*FIGURES, ALL])
 
 
 FIGURES_ENDPOINT = Endpoint(
@@ -64,10 +64,8 @@ FIGURES_ENDPOINT = Endpoint(
 )
 
 
-# The roofline of a run, or of the items that the filters leave, and how much of the hardware each kind uses.
-
 _KEPT = 8
-"""Answers: ten thousand items take a while to be drawn."""
+"""Number of rooflines in the cache of a store: the chart of ten thousand rows takes a while to make."""
 
 
 class RooflineQuery(Filters, frozen=True, kw_only=True):
@@ -82,33 +80,33 @@ class RooflinePage(Struct, frozen=True):
     options: FilterOptions
 
 
-def view_roofline(reader: Reader, asked: RooflineQuery) -> RooflinePage:
-    run = reader.run(asked.run)
+def view_roofline(reader: Reader, query: RooflineQuery) -> RooflinePage:
+    run = reader.run(query.run)
     run_view = reader.run_view(run)
-    key = (id(run_view), replace(asked, run=run.id))
-    drawn = _DRAWN.of(reader.store).get(key, lambda: _drawn(run_view, asked))
-    return RooflinePage(run, drawn.charts, drawn.items, drawn.options)
+    key = (id(run_view), replace(query, run=run.id))
+
+    def make() -> _RooflineCharts:
+        fitting = tuple(row for row in run_view.rows if query.matches(row))
+        part = replace(run_view, rows=fitting)
+        return _RooflineCharts(run_view, [*roofline(part), *heatmap(part)], len(fitting), filter_options(run_view.rows))
+
+    made = _ROOFLINES.get(reader.store).get(key, make)
+    return RooflinePage(run, made.charts, made.items, made.options)
 
 
 class _RooflineCharts(NamedTuple):
     run_view: RunView
-    """What was drawn: as long as it is held here, nothing else has its id."""
+    """The run view that the charts show. It is held because the key has its `id()`, which another object could get."""
     charts: list[Chart]
     items: int
     options: FilterOptions
 
 
-_DRAWN: OfStore[AnswerCache[tuple[int, RooflineQuery], _RooflineCharts]] = OfStore(lambda: AnswerCache(_KEPT))
-
-
-def _drawn(run_view: RunView, asked: RooflineQuery) -> _RooflineCharts:
-    fitting = tuple(row for row in run_view.rows if asked.fits(row))
-    chosen = replace(run_view, rows=fitting)
-    return _RooflineCharts(run_view, [*roofline(chosen), *heatmap(chosen)], len(fitting), options_of(run_view.rows))
+_ROOFLINES: PerStore[AnswerCache[tuple[int, RooflineQuery], _RooflineCharts]] = PerStore(lambda: AnswerCache(_KEPT))
 
 
 ROOFLINE_ENDPOINT = Endpoint(
     "/runs/{run}/roofline", view_roofline, RooflineQuery, RooflinePage, "roofline.html", "Roofline",
-    "What a run's items reach of what the hardware can do, as numbers.",
+    "The share of the hardware limits that a run's items reach, as numbers.",
     of_runs=("run",),
 )  # fmt: skip

@@ -1,4 +1,7 @@
-"""One run: what failed first, then everything, in a table that can be sorted and filtered by its address."""
+"""The pages of one run and of one row of it, and the progress of a run.
+
+The page of a run has its failures first, then a table that is sorted and filtered by the parameters of its address.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from msgspec import Struct
 
 from opmark.analysis.rows import Row
 from opmark.dashboard.endpoint import Endpoint
-from opmark.dashboard.items import Failure, FilterOptions, Filters, ItemRequest, RunProgress, Sort, progress_of
+from opmark.dashboard.items import Failure, FilterOptions, Filters, ItemRequest, RunProgress, Sort, estimate_progress
 from opmark.dashboard.navigation import Page, PageNumber
 from opmark.dashboard.reader import Reader
 from opmark.report.charts.samples import samples
@@ -19,7 +22,7 @@ from opmark.schema.run import RunSummary
 
 ROWS = 200
 OTHERS = 200
-"""Runs that are offered to compare with."""
+"""Number of runs that are offered to compare with."""
 
 
 class RunQuery(Filters, frozen=True, kw_only=True):
@@ -42,21 +45,29 @@ class RunPage(Struct, frozen=True):
     progress: RunProgress
     failures: list[Failure]
     items: list[Row]
-    """Rows that fit the filters, one page of them."""
+    """One page of the rows that match the filters."""
     page: Page
     options: FilterOptions
     environments: dict[str, dict[str, Any]]
     others: list[Other]
 
 
-def view_run(reader: Reader, asked: RunQuery) -> RunPage:
-    run = reader.run(asked.run)
-    part = reader.part(run, ItemRequest(asked, asked.sort, asked.page, ROWS))
+def view_run(reader: Reader, query: RunQuery) -> RunPage:
+    run = reader.run(query.run)
+    items = reader.items(run, ItemRequest(query, query.sort, query.page, ROWS))
     summary = reader.summaries([run])[0]
-    progress = reader.progress(run) if summary.missing else progress_of(run, summary.statuses, part.newest)
+    progress = reader.progress(run) if summary.missing else estimate_progress(run, summary.statuses, items.newest)
     others = [Other(one.id, one.label, one.started) for one in reader.runs() if one.id != run.id]
     return RunPage(
-        run, summary, progress, part.failures, part.items, part.page, part.options, part.environments, others[:OTHERS]
+        run,
+        summary,
+        progress,
+        items.failures,
+        items.items,
+        items.page,
+        items.options,
+        items.environments,
+        others[:OTHERS],
     )
 
 
@@ -72,10 +83,8 @@ RUN_ENDPOINT = Endpoint(
 )
 
 
-# One item of a run, with the samples of every process.
-
 SAMPLES = 1000
-"""Drawn of each quantity; the report, which has thousands of items, draws fewer."""
+"""Number of samples in the chart of a quantity; the report, which has thousands of rows, shows fewer."""
 
 
 class ItemQuery(Struct, frozen=True):
@@ -87,15 +96,15 @@ class ItemPage(Struct, frozen=True):
     run: Run
     item: Row
     facts: dict[str, Any]
-    """Facts of the environment that it ran in."""
+    """Facts of its environment."""
     cautions: list[Caution]
     charts: list[Chart]
-    """The samples, a chart a quantity and state of the caches."""
+    """Charts of the samples, one for each quantity and state of the caches."""
 
 
-def view_item(reader: Reader, asked: ItemQuery) -> ItemPage:
-    run = reader.run(asked.run)
-    row, facts = reader.row(run, asked.key)
+def view_item(reader: Reader, query: ItemQuery) -> ItemPage:
+    run = reader.run(query.run)
+    row, facts = reader.row(run, query.key)
     timed = [timing for timing in row.timings if timing.samples]
     charts = [samples(row, timing.quantity, timing.cache, most=SAMPLES) for timing in timed]
     cautions = list({caution.code: caution for _, caution in row.warnings()}.values())
@@ -114,15 +123,14 @@ ITEM_ENDPOINT = Endpoint(
 )
 
 
-# How far a run is: asked for every two seconds by pages that show one under way.
-
-
 class ProgressQuery(Struct, frozen=True):
+    """Pages that show an unfinished run send it every two seconds."""
+
     run: str
 
 
-def view_progress(reader: Reader, asked: ProgressQuery) -> RunProgress:
-    return reader.progress(reader.run(asked.run))
+def view_progress(reader: Reader, query: ProgressQuery) -> RunProgress:
+    return reader.progress(reader.run(query.run))
 
 
 PROGRESS_ENDPOINT = Endpoint(

@@ -1,4 +1,4 @@
-"""Templates filled in: what every page gets, whatever it shows."""
+"""Renders the templates of pages, with the functions and filters that they share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from opmark.dashboard.navigation import address, again, names_in, when
+from opmark.dashboard.navigation import address, address_with, names_in, when
 from opmark.report.html.templates import asset, templates
 from opmark.report.text import memory
 from opmark.schema.chart import Chart
@@ -25,7 +25,7 @@ KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf
 
 @cache
 def assets(ending: str) -> tuple[str, ...]:
-    """The files of a kind that lie in the folder; the style that others build on comes first."""
+    """Return the names of the assets of one kind; the style sheet that others build on comes first."""
     folder = files("opmark.report.html").joinpath("assets")
     found = sorted(file.name for file in folder.iterdir() if file.name.endswith(ending))
     return tuple(sorted(found, key=lambda name: name != "style.css"))
@@ -44,7 +44,7 @@ def environment() -> Environment:
     made.globals = {
         **made.globals,
         "address": address,
-        "again": again,
+        "address_with": address_with,
         "asset_address": asset_address,
         "FAILED": FAILED,
         "figure": _figure,
@@ -66,14 +66,14 @@ def environment() -> Environment:
 
 
 def _figure(chart: Chart, run: str) -> Markup:
-    """A chart of a run, its marks linked to the pages of its items."""
+    """Return a chart of a run, whose marks link to the pages of its rows."""
     from opmark.report.html.figure import figure  # pages without figures do not wait for it
 
     return figure(chart, lambda key: address("/runs/{run}/items/{key}", run=run, key=key))
 
 
 def _figure_of(chart: Chart, path: str) -> Markup:
-    """A chart whose marks are linked to pages of another kind: `/cases/{case}`, `/runs/{run}`."""
+    """Return a chart whose marks link to pages of another kind: `/cases/{case}`, `/runs/{run}`."""
     from opmark.report.html.figure import figure
 
     (name,) = names_in(path)
@@ -81,12 +81,12 @@ def _figure_of(chart: Chart, path: str) -> Markup:
 
 
 def times(ratio: float) -> str:
-    """A factor; one without an end is told as such."""
+    """Return a factor as text, also an infinite one."""
     return f"{significant(ratio, 4)}×" if math.isfinite(ratio) else "∞"
 
 
 def small(value: float, unit: str) -> str:
-    """A time or an energy, in the unit in which it reads best."""
+    """Return a time or an energy in the unit in which it reads best."""
     scale, name = small_unit(value, unit)
     return f"{significant(value / scale)} {name}"
 

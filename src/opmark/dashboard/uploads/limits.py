@@ -1,4 +1,7 @@
-"""Limits of one upload. opmark's own client stays far below: it sends large runs in parts."""
+"""Limits of one upload, and checks that it fits into a store and can be shown: lengths, depths, ranges, dates.
+
+opmark's own client stays far below the limits: it sends large runs in parts.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class Limits:
     """Bytes of a record: 60 ranks with a thousand samples each are one or two million."""
     records: int = 50_000
     environments: int = 1_000
-    """A run has one for each backend, and a new one where something changed in between."""
+    """Number of environments; a run has one for each backend, and a new one after a change."""
     findings: int = 1_000
     notes: int = 1_000
     text: int = 100_000
@@ -37,13 +40,11 @@ class Limits:
     values: int = 500_000
     """Numbers, texts, lists and objects of a line; each takes far more memory than its bytes."""
     held: int = 1_000_000
-    """The same for all lines but records, which are in memory together; records are packed one by one."""
+    """Number of values of all lines except records, which are in memory together; records are packed one by one."""
 
 
 LIMITS = Limits()
 
-
-# Checks that an upload fits into a store and can be shown: lengths, depths, ranges, dates.
 
 _WORD = 2**63
 """Limit of whole numbers of 64 bits, in databases and encoders."""
@@ -106,38 +107,40 @@ def check_run(run: Run, notes: tuple[Note, ...], limits: Limits) -> None:
         raise UploadLimitExceeded(
             f"the id of the run is {run.id[:60]!a}; expected letters, digits, `.`, `_` and `-`, 1 to 48"
         )
-    moment("started", run.started)
-    _at_most("plan", run.plan, _PLAN)
+    check_time("started", run.started)
+    _check_length("plan", run.plan, _PLAN)
     for name in ("label", "version", "session", "revision"):
-        _at_most(name, getattr(run, name), limits.name)
-    _column("tasks", run.tasks)
+        _check_length(name, getattr(run, name), limits.name)
+    _check_column("tasks", run.tasks)
     if run.description:
         raise UploadLimitExceeded("a run's description is one of its notes")
     if len(notes) > limits.notes:
         raise UploadLimitExceeded(f"expected at most {limits.notes} notes, got {len(notes)}")
     for note in notes:
-        if moment("noted", note.noted) > moment("started", run.started):  # others were said as it began
-            past("noted", note.noted)
+        if check_time("noted", note.noted) > check_time(
+            "started", run.started
+        ):  # older notes were made when the run began
+            check_not_future("noted", note.noted)
         if note.kind == "label":
-            _at_most("label", note.text, limits.name)
+            _check_length("label", note.text, limits.name)
 
 
 def check_record(record: Record, limits: Limits) -> None:
     task = record.task
     names = {"op": task.case.op, "backend": task.backend, "implementation": task.implementation}
     for name, text in names.items():
-        _at_most(name, text, limits.name)
-        if not text and (name != "implementation" or record.measurements):  # what nothing computes has none
+        _check_length(name, text, limits.name)
+        if not text and (name != "implementation" or record.measurements):  # a case that nothing implements has none
             raise UploadLimitExceeded(f"{name}: expected a name, got none")
     for measurement in record.measurements:
-        _at_most("quantity", measurement.quantity, limits.name)
+        _check_length("quantity", measurement.quantity, limits.name)
         if record.status == "ok" and not measurement.samples:
             raise UploadLimitExceeded(f"{measurement.quantity}: expected samples of what was measured, got none")
         _check_samples(measurement.samples)
     if record.started:
-        moment("started", record.started)
-    _column("threads", task.settings.threads)
-    _column("process", task.settings.process)
+        check_time("started", record.started)
+    _check_column("threads", task.settings.threads)
+    _check_column("process", task.settings.process)
     if record.untried:
         raise UploadLimitExceeded("a record of what was not tried is not stored")
 
@@ -153,13 +156,13 @@ def _check_samples(samples: Iterable[float]) -> None:
 def check_peaks(peaks: Peaks) -> None:
     """Check that peaks are those of a chip, because other results are compared with them."""
     for dtype, rate in peaks.flops.items():
-        _within(f"flops of {dtype[:60]}", rate, _FLOPS)
-    told = [(level.name, level.bandwidth) for level in peaks.levels]
-    for name, bandwidth in told + [(way.name, way.bandwidth) for way in peaks.interconnect]:
+        _check_range(f"flops of {dtype[:60]}", rate, _FLOPS)
+    levels = [(level.name, level.bandwidth) for level in peaks.levels]
+    for name, bandwidth in levels + [(way.name, way.bandwidth) for way in peaks.interconnect]:
         if bandwidth is not None:
-            _within(f"bandwidth of {name[:60]}", bandwidth, _BANDWIDTH)
+            _check_range(f"bandwidth of {name[:60]}", bandwidth, _BANDWIDTH)
     for quantity, seconds in peaks.launch.items():
-        _within(f"launch, {quantity[:60]}", seconds, _LAUNCH)
+        _check_range(f"launch, {quantity[:60]}", seconds, _LAUNCH)
     for level in peaks.levels:
         if level.nbytes is not None and level.nbytes < 1:
             raise UploadLimitExceeded(f"nbytes of {level.name[:60]}: expected at least 1, got {level.nbytes}")
@@ -169,17 +172,17 @@ def check_noise(noise: NoiseFloor) -> None:
     if not noise.floors:
         raise UploadLimitExceeded("floors: expected at least one, got none")
     for floor in noise.floors:
-        _within("seconds", floor.seconds, _SECONDS)
-        _within("between", floor.between, _SPREAD)
-        _within("within", floor.within, _SPREAD)
+        _check_range("seconds", floor.seconds, _SECONDS)
+        _check_range("between", floor.between, _SPREAD)
+        _check_range("within", floor.within, _SPREAD)
 
 
-def _within(name: str, number: float, limits: tuple[float, float]) -> None:
+def _check_range(name: str, number: float, limits: tuple[float, float]) -> None:
     if not limits[0] <= number <= limits[1]:  # also refuses NaN
         raise UploadLimitExceeded(f"{name}: expected {limits[0]:g} to {limits[1]:g}, got {number:g}")
 
 
-def moment(name: str, text: str) -> datetime:
+def check_time(name: str, text: str) -> datetime:
     try:
         if _MOMENT.fullmatch(text):
             return datetime.fromisoformat(text)
@@ -188,17 +191,17 @@ def moment(name: str, text: str) -> datetime:
     raise UploadLimitExceeded(f"{name}: expected a date as in 2030-12-31T18:00:00.000+00:00, got {text[:60]!a}")
 
 
-def past(name: str, text: str) -> None:
+def check_not_future(name: str, text: str) -> None:
     """Check that a date is not in the future: the newest finding counts, and such a one would count for ever."""
-    if moment(name, text) > datetime.now(timezone.utc) + _AHEAD:
+    if check_time(name, text) > datetime.now(timezone.utc) + _AHEAD:
         raise UploadLimitExceeded(f"{name}: expected a date that is not to come, got {text}")
 
 
-def _at_most(name: str, text: str, most: int) -> None:
+def _check_length(name: str, text: str, most: int) -> None:
     if len(text) > most:
         raise UploadLimitExceeded(f"{name}: expected at most {most} characters, got {len(text)}")
 
 
-def _column(name: str, number: int) -> None:
+def _check_column(name: str, number: int) -> None:
     if not 0 <= number < _INTEGER:
         raise UploadLimitExceeded(f"{name}: expected a number of 31 bits, got {number}")

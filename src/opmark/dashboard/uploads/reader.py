@@ -21,11 +21,11 @@ from opmark.dashboard.uploads.limits import (
     Limits,
     UploadLimitExceeded,
     check_noise,
+    check_not_future,
     check_peaks,
     check_record,
     check_run,
     check_size,
-    past,
 )
 from opmark.schema import Case, Environment, Record
 from opmark.schema.codec import strict_struct
@@ -36,8 +36,6 @@ from opmark.store.runs import noise_under
 from opmark.store.transfer import UploadedRun
 from opmark.units import count_bytes
 from opmark.version import VERSION
-
-# Splits the bytes of an upload into lines, within limits of memory, whatever they inflate to.
 
 _GZIP = b"\x1f\x8b"
 _STEP = 1 << 16
@@ -58,7 +56,7 @@ class Lines:
             raise too_large("the upload", limits.wire)
         self.number = 0
         """Number of the line that was read last."""
-        self._lines = _split(_inflated(body, limits) if body[:2] == _GZIP else _sliced(body, limits), limits)
+        self._lines = _split(_inflate(body, limits) if body[:2] == _GZIP else _slice(body, limits), limits)
         self._sum = hashlib.sha256()
 
     @property
@@ -83,14 +81,14 @@ def too_large(what: str, limit: int) -> RequestRefused:
     return RequestRefused(TOO_LARGE, f"{what} is larger than {count_bytes(limit)}", "nothing was stored")
 
 
-def _sliced(body: bytes, limits: Limits) -> Iterator[bytes]:
+def _slice(body: bytes, limits: Limits) -> Iterator[bytes]:
     if len(body) > limits.unpacked:
         raise too_large("the upload, unpacked,", limits.unpacked)
     for start in range(0, len(body), _STEP):
         yield body[start : start + _STEP]
 
 
-def _inflated(body: bytes, limits: Limits) -> Iterator[bytes]:
+def _inflate(body: bytes, limits: Limits) -> Iterator[bytes]:
     """Inflate in steps, and stop at the limit, because a small body may inflate to the size of a disk."""
     inflating, total = zlib.decompressobj(31), 0
     for start in range(0, len(body), _STEP):
@@ -149,15 +147,15 @@ _BODIES: dict[str, tuple[type[Struct], Callable[[Any], None]]] = {
 _DECODERS: dict[type[Struct], msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(strict_struct(kind)) for kind in (Header, EnvironmentLine, RecordLine, FindingLine, Seal)
 }
-_told = msgspec.json.Decoder(RecordLineIdParts)
+_ID_DECODER = msgspec.json.Decoder(RecordLineIdParts)
 
 
 def read_upload(body: bytes, limits: Limits) -> UploadedRun:
-    """Read an upload; raise `Refused` if any line is wrong."""
-    return _Arriving(Lines(body, limits), limits).read()
+    """Read an upload; raise `RequestRefused` if any line is wrong."""
+    return _UploadReader(Lines(body, limits), limits).read()
 
 
-class _Arriving:
+class _UploadReader:
     def __init__(self, lines: Lines, limits: Limits) -> None:
         self._lines, self._limits = lines, limits
         self._version = ""
@@ -186,9 +184,9 @@ class _Arriving:
 
     def _header(self) -> Header:
         first = self._lines.next("a header")
-        with self._explained():
+        with self._refusing_errors():
             _check_format(first)
-            header = self._decoded(first, Header)
+            header = self._decode(first, Header)
             check_run(header.run, header.notes, self._limits)
         self._version = header.version
         for name in ("records", "environments", "findings"):
@@ -201,11 +199,11 @@ class _Arriving:
 
     def _environment(self) -> Environment:
         line = self._lines.next("an environment")
-        with self._explained():
-            told = self._decoded(line, EnvironmentLine).environment
-            environment = Environment.of(told.facts)
-            if told.id != environment.id:
-                raise UploadLimitExceeded(f"environment `{told.id}`: its content has the id {environment.id}")
+        with self._refusing_errors():
+            sent = self._decode(line, EnvironmentLine).environment
+            environment = Environment.of(sent.facts)
+            if sent.id != environment.id:
+                raise UploadLimitExceeded(f"environment `{sent.id}`: its content has the id {environment.id}")
             if environment.id in self._environments:
                 raise UploadLimitExceeded(f"environment {environment.id} is there twice")
         self._environments[environment.id] = environment
@@ -213,24 +211,24 @@ class _Arriving:
 
     def _record(self, run_id: str) -> tuple[Record, str]:
         line = self._lines.next("a record")
-        with self._explained():
-            told = self._decoded(line, RecordLine)
-            if told.run != run_id:
-                raise UploadLimitExceeded(f"a record of run `{told.run}`; this upload is of {run_id}")
-            record, task = told.record, _told.decode(line).record.task_id
-            self._check_ids(record, told.task, task)
-            _fill(record, told.samples)
+        with self._refusing_errors():
+            sent = self._decode(line, RecordLine)
+            if sent.run != run_id:
+                raise UploadLimitExceeded(f"a record of run `{sent.run}`; this upload is of {run_id}")
+            record, task = sent.record, _ID_DECODER.decode(line).record.task_id
+            self._check_ids(record, sent.task, task)
+            _add_samples(record, sent.samples)
             check_record(record, self._limits)
         self._tasks.add(task)
         self._used.add(record.environment)
         return record, task
 
-    def _check_ids(self, record: Record, told: str, task: str) -> None:
+    def _check_ids(self, record: Record, sent_task: str, task: str) -> None:
         case = record.task.case
-        if case.id != (of := Case.of(case.op, case.params, case.phase, wrt=case.wrt)).id:
-            raise UploadLimitExceeded(f"case `{case.id}` of `{case.op}`: its content has the id {of.id}")
-        if told != task:
-            raise UploadLimitExceeded(f"task `{told}` of `{case.op}`: its content has the id {task}")
+        if case.id != (same := Case.of(case.op, case.params, case.phase, wrt=case.wrt)).id:
+            raise UploadLimitExceeded(f"case `{case.id}` of `{case.op}`: its content has the id {same.id}")
+        if sent_task != task:
+            raise UploadLimitExceeded(f"task `{sent_task}` of `{case.op}`: its content has the id {task}")
         if task in self._tasks:
             raise UploadLimitExceeded(f"task {task} of `{case.op}` is there twice")
         if record.environment and record.environment not in self._environments:
@@ -238,20 +236,20 @@ class _Arriving:
 
     def _finding(self) -> MachineFinding:
         line = self._lines.next("a finding")
-        with self._explained():
-            finding = self._decoded(line, FindingLine).finding
+        with self._refusing_errors():
+            finding = self._decode(line, FindingLine).finding
             self._check_finding(finding)
         self._findings.add((finding.kind, finding.chip))
         return finding
 
     def _check_finding(self, finding: MachineFinding) -> None:
         """Check a finding, which has to be about a machine of this upload."""
-        past("started", finding.started)
+        check_not_future("started", finding.started)
         if finding.kind not in _BODIES:
             raise UploadLimitExceeded(f"a finding of the kind `{finding.kind}`; expected {' or '.join(_BODIES)}")
         kind, check = _BODIES[finding.kind]
         check(msgspec.convert(finding.body, kind))
-        if finding.chip not in {_under(finding.kind, one.facts) for one in self._environments.values()}:
+        if finding.chip not in {_finding_key(finding.kind, one.facts) for one in self._environments.values()}:
             raise UploadLimitExceeded(f"{finding.kind} of `{finding.chip}`, which no environment of this upload is of")
         if (finding.kind, finding.chip) in self._findings:
             raise UploadLimitExceeded(f"{finding.kind} of `{finding.chip}` are there twice")
@@ -260,15 +258,15 @@ class _Arriving:
         """Read the last line, which is compared byte by byte, because the checksum does not include it."""
         expected = Seal(self._lines.number, self._lines.sha256)
         line = self._lines.next("the line with the sum of all others")
-        with self._explained():
-            told = self._decoded(line, Seal)
-            if told.lines != expected.lines:
-                raise UploadLimitExceeded(f"expected {expected.lines} lines before this one, got {told.lines}")
+        with self._refusing_errors():
+            sent = self._decode(line, Seal)
+            if sent.lines != expected.lines:
+                raise UploadLimitExceeded(f"expected {expected.lines} lines before this one, got {sent.lines}")
             if line != msgspec.json.encode(expected):
                 raise UploadLimitExceeded("the sum of the lines is another: something was changed on the way")
         self._lines.check_end()
 
-    def _decoded(self, line: bytes, kind: type[_Line]) -> _Line:
+    def _decode(self, line: bytes, kind: type[_Line]) -> _Line:
         decoded: _Line = _DECODERS[kind].decode(line)
         count = check_size(msgspec.json.decode(line), self._limits)
         if kind is not RecordLine:
@@ -278,23 +276,24 @@ class _Arriving:
         return decoded
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _refusing_errors(self) -> Iterator[None]:
+        """Turn errors in the current line into refusals that name it."""
         try:
             yield
         except UploadLimitExceeded as problem:
-            raise self._refused(str(problem)) from None
+            raise self._refusal(str(problem)) from None
         except RecursionError:
-            raise self._refused("lists or objects are too deep in each other") from None
+            raise self._refusal("lists or objects are too deep in each other") from None
         except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError) as error:
-            raise self._refused(str(error)) from None
+            raise self._refusal(str(error)) from None
 
-    def _refused(self, why: str) -> RequestRefused:
+    def _refusal(self, why: str) -> RequestRefused:
         other = self._version not in ("", VERSION)
         hint = f"it was sent by opmark {self._version}, this is {VERSION}: upgrade the older one" if other else None
         return RequestRefused(INVALID, f"line {self._lines.number}: {why}", hint)
 
 
-def _under(kind: str, facts: dict[str, Any]) -> str:
+def _finding_key(kind: str, facts: dict[str, Any]) -> str:
     """Return the name under which a finding about a machine is stored."""
     return findings_key(facts) if kind == "peaks" else noise_under(facts.get("backend"), facts)
 
@@ -310,7 +309,7 @@ def _check_format(line: bytes) -> None:
         raise UploadLimitExceeded(f"format {found}; this opmark ({VERSION}) takes {FORMAT}")
 
 
-def _fill(record: Record, samples: tuple[bytes, ...]) -> None:
+def _add_samples(record: Record, samples: tuple[bytes, ...]) -> None:
     if len(samples) != len(record.measurements):
         raise UploadLimitExceeded(f"{len(record.measurements)} measurements, and samples of {len(samples)}")
     for measurement, packed in zip(record.measurements, samples, strict=True):

@@ -1,4 +1,4 @@
-"""Receives runs of other machines from `opmark push`, with a token and within limits."""
+"""Receives runs of other machines from `opmark push`, with a token and within limits, and stores them."""
 
 from __future__ import annotations
 
@@ -34,67 +34,67 @@ COME_AGAIN = 5
 """Seconds after which a refused client may try again."""
 
 
-class Arrivals:
+class UploadSlots:
+    """Counts the uploads under way, and limits how many are stored at once."""
+
     def __init__(self) -> None:
-        self._here = 0
+        self._count = 0
         self.storing = asyncio.Semaphore(STORED)
 
     @property
     def full(self) -> bool:
-        return self._here >= MOST
+        return self._count >= MOST
 
     @contextmanager
-    def one(self) -> Iterator[None]:
-        self._here += 1
+    def take(self) -> Iterator[None]:
+        self._count += 1
         try:
             yield
         finally:
-            self._here -= 1
+            self._count -= 1
 
 
 async def upload(request: Request) -> Response:
     """Store an upload; answer 201 if something was new, 200 if nothing was, 503 if too many come at once."""
     state = request.app.state
-    if state.door.token is None:
+    if state.access.token is None:
         raise RequestRefused(
             403, "this server takes no runs: it has no token", "start it with --token-file or $OPMARK_TOKEN"
         )
-    if not state.door.has_token(request.headers):
+    if not state.access.has_token(request.headers):
         raise RequestRefused(401, "a token is needed", "send it as `Authorization: Bearer TOKEN`")
-    arrivals: Arrivals = state.arrivals
-    if arrivals.full:
+    upload_slots: UploadSlots = state.upload_slots
+    if upload_slots.full:
         busy = RequestRefused(503, f"{MOST} uploads are under way already", f"push it again in {COME_AGAIN} seconds")
         return problem_response(request, busy, {"retry-after": str(COME_AGAIN)})
-    with arrivals.one():
-        body = await _body(request, state.max_upload)
+    with upload_slots.take():
+        body = await _read_upload_body(request, state.max_upload)
         limits = replace(LIMITS, wire=state.max_upload, unpacked=max(LIMITS.unpacked, state.max_upload))
-        async with arrivals.storing:
+        async with upload_slots.storing:
             received = await run_in_threadpool(receive, state.reader.db, body, limits)
     return json_response(received, 201 if received.begun or received.new else 200)
 
 
-async def _body(request: Request, limit: int) -> bytes:
+async def _read_upload_body(request: Request, limit: int) -> bytes:
     seconds = SECONDS + limit / SLOWEST
     try:
         with anyio.fail_after(seconds):
             return await read_body(request, limit)
     except TimeoutError:
-        raise RequestRefused(408, f"the upload was not here within {seconds:.0f} seconds", "send it again") from None
+        raise RequestRefused(408, f"the upload did not arrive within {seconds:.0f} seconds", "send it again") from None
 
-
-# Runs from other machines: `opmark push` sends one, `receive` checks and stores it, or says why not.
 
 log = logging.getLogger("opmark.dashboard")
 
 _TAKEN, _BROKEN, _BUSY = 409, 500, 503
-"""Statuses of HTTP."""
+"""HTTP statuses."""
 
 
 def receive(db: PathLike | None, body: bytes, limits: Limits = LIMITS) -> PushReply:
-    """The body as it arrived, inflated or not. All of it is stored, or nothing.
+    """Check and store the body of an upload, compressed or not: all of it or nothing.
 
-    `Refused` with its status: 413 too much, 422 not what it should be, 409 another run or record of that id is there,
-    503 the store cannot be written just now, 500 it cannot be written at all.
+    Raise `RequestRefused` with its status: 413 if it is too large, 422 if it is invalid, 409 if another run or record
+    has the same id, 503 if the store cannot be written just now, 500 if it cannot be written at all.
     """
     found = read_upload(body, limits)
     try:

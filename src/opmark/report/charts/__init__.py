@@ -1,1 +1,1 @@
-"""Items to charts: one file a figure, which knows what to show and nothing of how it is drawn."""
+"""Makes charts from the rows of a run. Charts are data; `svg` draws them."""

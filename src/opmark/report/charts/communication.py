@@ -1,4 +1,4 @@
-"""Communication over sizes: what goes over the busiest link a second, and how long it takes."""
+"""Charts of communication over sizes: bus bandwidth and time, as measured and as fitted."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from opmark.analysis.fits import Fit, FitPoint, Fitted, join_remarks, remarks
 from opmark.analysis.rows import Row, RunView, Timing
 from opmark.plugin.param import format_params
 from opmark.plugin.registry import backend_or_none, parameters_of
-from opmark.report.charts.elements import address, called, end, measured, positive, spoilt, unique
+from opmark.report.charts.elements import address, end, note_unusable, positive, row_label, unique, usable_headline
 from opmark.schema.case import Case, content_id
 from opmark.schema.chart import Axis, Chart, ChartSeries, Mark
 from opmark.schema.machine import Interconnect
 from opmark.units import count_noun, rate
 
 _MOST = 12
-"""Series that one figure can tell apart: if there are more, every operator gets a figure of its own."""
+"""Number of series that can be distinguished in a figure; with more, every operator gets a figure of its own."""
 
-Made = Callable[[Row, Timing], Mark]
+MarkMaker = Callable[[Row, Timing], Mark]
 
 
 class _SizeLine(NamedTuple):
-    """Items that differ only in their size, by size."""
+    """Rows that differ only in their size, by size."""
 
     name: str
     rows: list[Row]
@@ -38,15 +38,15 @@ class _SizeLine(NamedTuple):
 
 def bus(run_view: RunView) -> list[Chart]:
     communicating = [row for row in run_view.rows if row.traffic is not None]
-    lines = _lines(row for row in communicating if measured(row) and row.seconds and positive(row.traffic))
+    lines = _lines(row for row in communicating if usable_headline(row) and row.seconds and positive(row.traffic))
     ops = list(dict.fromkeys(line.op for line in lines))
     parts = [("", lines)] if len(lines) <= _MOST else [(op, [line for line in lines if line.op == op]) for op in ops]
     charts = (chart for op, some in parts for chart in (_bandwidth(run_view, op, some), _latency(op, some)))
-    return _with_notes(unique(chart for chart in charts if chart), spoilt(communicating))
+    return _with_notes(unique(chart for chart in charts if chart), note_unusable(communicating))
 
 
 def _with_notes(charts: list[Chart], notes: list[str]) -> list[Chart]:
-    """On the first of them: said once."""
+    """Add notes to the first chart."""
     if not charts or not notes:
         return charts
     return [replace(charts[0], notes=(*charts[0].notes, *notes)), *charts[1:]]
@@ -55,11 +55,11 @@ def _with_notes(charts: list[Chart], notes: list[str]) -> list[Chart]:
 def _lines(rows: Iterable[Row]) -> list[_SizeLine]:
     found: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(_alike(row), []).append(row)
+        found.setdefault(_series_key(row), []).append(row)
     return [_line(group) for group in found.values()]
 
 
-def _alike(row: Row) -> str:
+def _series_key(row: Row) -> str:
     first = row.headline
     how = (row.threads, row.mode, row.effort, first.quantity if first else "", first.cache if first else "")
     return content_id([row.op, but_size(row.params), row.phase, row.backend, row.implementation, *how])
@@ -74,14 +74,14 @@ def _line(group: list[Row]) -> _SizeLine:
 
 
 def _bandwidth(run_view: RunView, op: str, lines: Sequence[_SizeLine]) -> Chart | None:
-    """None where nothing crosses a link."""
+    """Return the chart, or None if nothing crosses a link."""
     crossing = [
-        _SizeLine(name, kept) for name, rows in lines if (kept := [i for i in rows if positive(i.bus_bandwidth)])
+        _SizeLine(name, own) for name, rows in lines if (own := [row for row in rows if positive(row.bus_bandwidth)])
     ]
     alone = sum(len(line.rows) for line in lines) - sum(len(line.rows) for line in crossing)
     if not crossing:
         return None
-    drawn = _drawn(crossing)
+    longest = _longest(crossing)
     return Chart(
         id=address("bus", op),
         title="Bus bandwidth over size" + (f": {op}" if op else ""),
@@ -89,7 +89,7 @@ def _bandwidth(run_view: RunView, op: str, lines: Sequence[_SizeLine]) -> Chart 
         kind="plot",
         x=Axis("bytes of the whole buffer", "B", "log2"),
         y=Axis("bus bandwidth", "B/s", "log"),
-        series=(*_series(drawn, _rate), *_ceilings(run_view, drawn)),
+        series=(*_series(longest, _rate), *_ceilings(run_view, longest)),
         notes=(
             *_not_drawn(crossing),
             *([f"{count_noun(alone, 'case')} left out: nothing crosses a link"] if alone else []),
@@ -107,13 +107,13 @@ def _latency(op: str, lines: Sequence[_SizeLine]) -> Chart | None:
         kind="plot",
         x=Axis("bytes of the whole buffer", "B", "log2"),
         y=Axis("time of the slowest rank", "s", "log"),
-        series=tuple(_series(_drawn(lines), _time)),
+        series=tuple(_series(_longest(lines), _time)),
         notes=tuple(_not_drawn(lines)),
     )
 
 
-def _drawn(lines: Sequence[_SizeLine]) -> list[_SizeLine]:
-    """The lines with the most sizes, in the order of the run."""
+def _longest(lines: Sequence[_SizeLine]) -> list[_SizeLine]:
+    """Return the lines with the most sizes, in the order of the run."""
     chosen = sorted(range(len(lines)), key=lambda i: -len(lines[i].rows))[:_MOST]
     return [lines[i] for i in sorted(chosen)]
 
@@ -123,26 +123,26 @@ def _not_drawn(lines: Sequence[_SizeLine]) -> Iterator[str]:
         yield f"{len(lines) - _MOST} more series not drawn: those with most sizes are"
 
 
-def _series(lines: Sequence[_SizeLine], made: Made) -> Iterator[ChartSeries]:
+def _series(lines: Sequence[_SizeLine], make: MarkMaker) -> Iterator[ChartSeries]:
     for line in lines:
         pairs = [(row, row.headline) for row in line.rows]
-        yield ChartSeries(line.name, tuple(made(row, timing) for row, timing in pairs if timing), "band")
+        yield ChartSeries(line.name, tuple(make(row, timing) for row, timing in pairs if timing), "band")
 
 
 def _rate(row: Row, timing: Timing) -> Mark:
-    """The interval is that of the time, turned round."""
+    """Return the bus bandwidth, with the interval of the time converted to rates."""
     value, low, high = row.bus_bandwidth or 0.0, end(timing.low), end(timing.high)
     crossed = value * (timing.median or 0.0)
     ends = crossed / high if high else None, crossed / low if low else None
-    return Mark(row.traffic or 0, value, called(row), *ends, link=row.key)
+    return Mark(row.traffic or 0, value, row_label(row), *ends, link=row.key)
 
 
 def _time(row: Row, timing: Timing) -> Mark:
-    return Mark(row.traffic or 0, timing.median or 0.0, called(row), end(timing.low), end(timing.high), link=row.key)
+    return Mark(row.traffic or 0, timing.median or 0.0, row_label(row), end(timing.low), end(timing.high), link=row.key)
 
 
 def _ceilings(run_view: RunView, lines: Sequence[_SizeLine]) -> Iterator[ChartSeries]:
-    """One a link, as long as the sizes reach."""
+    """Yield the peak of each link, over the range of sizes."""
     sizes = [row.traffic or 0 for line in lines for row in line.rows]
     links = {found[0].name: found for line in lines for row in line.rows if (found := _link(run_view, row))}
     for name, (link, stated) in links.items():
@@ -152,8 +152,8 @@ def _ceilings(run_view: RunView, lines: Sequence[_SizeLine]) -> Iterator[ChartSe
 
 
 def _link(run_view: RunView, row: Row) -> tuple[Interconnect, bool] | None:
-    """That data takes, where somebody tells what it can carry, and whether a datasheet does. Processes of one host have
-    none."""
+    """Return the link that the data of a row crosses and whether its peak comes from a datasheet, or None if its
+    peak is unknown. Ranks on CPUs of one host cross no link."""
     own, facts = backend_or_none(row.backend), run_view.environments.get(row.environment, {})
     device = facts.get("device") or (own.device if own else "")
     known = run_view.machines.get(row.environment)
@@ -164,20 +164,20 @@ def _link(run_view: RunView, row: Row) -> tuple[Interconnect, bool] | None:
     return next(((link, stated) for link, stated in found if link and positive(link.bandwidth)), None)
 
 
-# Fits as charts: times and bus bandwidths over sizes, with the fitted lines.
+# Times and bus bandwidths over sizes with the fitted lines.
 
 LINE = "alpha + size / algbw"
 _STEPS = 64
-"""Pieces of a curve."""
+"""Number of pieces of a curve."""
 _BEYOND = 2.0
-"""A line that leaves what was measured by more than this factor is not followed: the points would lose their room."""
+"""Factor beyond the measured values up to which a fitted line is drawn, so that the points keep their room."""
 _SIZE = Axis("bytes of the whole buffer", "B", "log2")
 
-Told = Callable[[FitPoint], float]
+PointValue = Callable[[FitPoint], float]
 
 
 def fit_charts(fitted: Sequence[Fitted]) -> list[Chart]:
-    """Charts of at least one series. There is none of bandwidth where nothing crosses a link."""
+    """Return the chart of times of at least one series, and that of bandwidths if something crosses a link."""
     times = Chart(
         id="fit-time",
         title="time over size",
@@ -214,12 +214,14 @@ def _fit_rate(point: FitPoint) -> float:
 
 
 def _fit_series(
-    fitted: Sequence[Fitted], told: Told, line_at: Callable[[Fitted, Fit, float], float]
+    fitted: Sequence[Fitted], value_of: PointValue, line_at: Callable[[Fitted, Fit, float], float]
 ) -> Iterator[ChartSeries]:
-    """Points of each, then the lines: these share one name."""
+    """Yield the points of each series, then the fitted lines, which share one name."""
     for one in fitted:
-        yield ChartSeries(one.name, tuple(Mark(point.size, told(point)) for point in one.points if told(point) > 0))
-    values = [told(point) for one in fitted for point in one.points if told(point) > 0]
+        yield ChartSeries(
+            one.name, tuple(Mark(point.size, value_of(point)) for point in one.points if value_of(point) > 0)
+        )
+    values = [value_of(point) for one in fitted for point in one.points if value_of(point) > 0]
     low, high = min(values) / _BEYOND, max(values) * _BEYOND
     name = LINE
     for one in fitted:
@@ -239,7 +241,7 @@ def _sizes(one: Fitted) -> list[float]:
 
 
 def _formula(line: Fit | None) -> Iterator[str]:
-    """The numbers that the sizes can tell."""
+    """Yield the numbers of a fit that the sizes determine."""
     if line is None:
         return
     parts = [units.seconds(line.alpha)] if line.alpha is not None else []

@@ -1,4 +1,4 @@
-"""What figures of all cases share: where something ran, what is left out and why, names of ways, free addresses."""
+"""Shared parts of charts: hardware, usable numbers, reasons for leaving rows out, names, and series of dots."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_MEDIAN = "without a median above 0"
 SCHEDULER = "that the scheduler interrupted: the number is its own"
 LATENCY = "latency"
 LINEAR = 20.0
-"""Up to this factor between bars the shortest can still be seen on a linear axis."""
+"""Factor between bars up to which the shortest is visible on a linear axis."""
 ONE_PROCESS = "intervals are of one process, and another may lie outside them: `--processes 5` tells"
 LAUNCHED = "latency on a device has the launch in it: it is no measure of the kernels alone"
 
@@ -33,26 +33,27 @@ _UNKNOWN = MachineFacts()
 
 
 class ChartHardware(Struct, frozen=True):
-    """Hardware with its limits: environments that share both are one."""
+    """Hardware with its limits; environments with the same ones share it."""
 
     key: str
     name: str
-    """The chip; of a processor with the number of threads."""
+    """Name of the chip; of a processor together with the number of threads."""
     machine: MachineFacts
     device: bool = False
-    """Whether calls are launched there from a processor beside it."""
+    """Whether it is a device on which a host launches calls."""
 
 
 NOWHERE = ChartHardware("", "unknown hardware", _UNKNOWN)
-"""The hardware of what never ran, or ran nobody knows where."""
+"""Hardware of rows that did not run, or whose environment is unknown."""
 
 
-def places(run_view: RunView) -> dict[str, ChartHardware]:
-    """By the id of an environment. A processor with other threads has other limits: it is another place."""
+def hardware_by_environment(run_view: RunView) -> dict[str, ChartHardware]:
+    """Return the hardware of each environment by its id. A processor with another number of threads has other
+    limits, and is another one."""
     found = {}
     for environment, facts in run_view.environments.items():
         name = findings_key(facts)
-        own = run_view.machines.get(environment, _UNKNOWN)._replace(noise=None)  # that is of a backend
+        own = run_view.machines.get(environment, _UNKNOWN)._replace(noise=None)  # noise belongs to a backend
         found[environment] = ChartHardware(f"{name} {json.encode(own).decode()}", name, own, _is_device(facts))
     return found
 
@@ -61,23 +62,23 @@ def _is_device(facts: dict[str, Any]) -> bool:
     return bool(facts.get("gpu") or facts.get("chip")) or (facts.get("device") or "cpu") != "cpu"
 
 
-class Left:
-    """What a figure leaves out: how many, by reason."""
+class LeftOutCounter:
+    """Counts the rows that a figure leaves out, by reason."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
-    def out(self, reason: str, number: int = 1) -> None:
+    def add(self, reason: str, number: int = 1) -> None:
         self._counts[reason] += number
 
     def notes(self) -> tuple[str, ...]:
-        """One line, if there is anything."""
-        told = [f"{count_noun(number, 'case')} {reason}" for reason, number in self._counts.items()]
-        return (f"left out: {'; '.join(told)}",) if told else ()
+        """Return one line, or nothing if nothing is left out."""
+        reasons = [f"{count_noun(number, 'case')} {reason}" for reason, number in self._counts.items()]
+        return (f"left out: {'; '.join(reasons)}",) if reasons else ()
 
 
-def why_out(row: Row) -> str:
-    """Why there is no time of its work to draw, or nothing."""
+def why_left_out(row: Row) -> str:
+    """Return the reason why a row has no time to draw; empty if it has one."""
     if row.status != "ok":
         return f"that ended as `{row.status}`"
     if row.traffic is not None:
@@ -87,28 +88,28 @@ def why_out(row: Row) -> str:
         return NO_TIME
     if first is not None and PREEMPTED in first.cautions:
         return SCHEDULER
-    return "" if usable(first) else NO_MEDIAN
+    return "" if is_usable(first) else NO_MEDIAN
 
 
-def timed(timing: Timing | None) -> bool:
-    """Whether it is a time that says something of the operator, and has a place on a logarithmic axis."""
-    return usable(timing) and timing.unit == "s"
+def is_usable_time(timing: Timing | None) -> bool:
+    """Whether it is a time of the operator with a place on a logarithmic axis."""
+    return is_usable(timing) and timing.unit == "s"
 
 
 def ends(timing: Timing) -> tuple[float | None, float | None]:
-    """Ends of its interval, where both can be drawn."""
+    """Return the ends of the interval, or None for both unless both can be drawn."""
     low, high = end(timing.low), end(timing.high)
     return (low, high) if low is not None and high is not None else (None, None)
 
 
-def alone(timings: Iterable[Timing | None]) -> tuple[str, ...]:
-    """A note where an interval knows of one process only."""
+def note_one_process(timings: Iterable[Timing | None]) -> tuple[str, ...]:
+    """Return a note if an interval is of one process only."""
     found = any(t is not None and t.processes == 1 and t.low is not None for t in timings)
     return (ONE_PROCESS,) if found else ()
 
 
-class Ways:
-    """Backend and implementation as series are called; asked for thousands of times."""
+class WayNames:
+    """Names of series by backend and implementation, cached because they are needed for thousands of rows."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], str] = {}
@@ -120,13 +121,13 @@ class Ways:
         return self._known[key]
 
 
-def rank(dtype: str) -> tuple[int, str]:
-    """Element types in their usual order, those that nobody knows last."""
+def dtype_order(dtype: str) -> tuple[int, str]:
+    """Return the sort key of an element type: the usual order, unknown ones last."""
     return (list(DTYPES).index(dtype) if dtype in DTYPES else len(DTYPES), dtype)
 
 
-def phased(row: Row) -> str:
-    """The operator, and the phase where it is not the usual one."""
+def operator_name(row: Row) -> str:
+    """Return the operator, with its phase unless that is forward."""
     return row.op if row.phase == "forward" else f"{row.op} {row.phase_text}"
 
 
@@ -134,34 +135,35 @@ def doubts(timing: Timing) -> str:
     return ", ".join(timing.cautions)
 
 
-def wide(values: Sequence[float], most: float) -> bool:
-    """Whether they are so far apart that only a logarithmic axis shows the smallest."""
+def needs_log_axis(values: Sequence[float], most: float) -> bool:
+    """Whether the smallest value is visible only on a logarithmic axis."""
     known = [value for value in values if positive(value)]
     return bool(known) and max(known) > most * min(known)
 
 
 def unique(charts: Iterable[Chart]) -> list[Chart]:
-    """The second of an address gets a number: names that differ may have the same letters."""
-    taken: set[str] = set()
+    """Make the ids of charts unique by numbers, because different names may become the same id."""
+    used: set[str] = set()
     found = []
     for chart in charts:
         free, number = chart.id, 1
-        while free in taken:
+        while free in used:
             number += 1
             free = f"{chart.id}-{number}"
-        taken.add(free)
+        used.add(free)
         found.append(chart if free == chart.id else replace(chart, id=free))
     return found
 
 
-# Fewer dots, where too many lie on each other.
+# Fewer dots where many lie on each other.
 
 _STEPS = (64, 32, 16, 8, 4, 2, 1)
-"""Places a decade that dots are told apart by, ever fewer: a hundredth of a decade is the width of a line."""
+"""Grids by which near dots are found, in cells per decade, ever coarser; a hundredth of a decade is the width of a
+line."""
 
 _Any = TypeVar("_Any")
 Spot = tuple[Hashable, float, float]
-"""What a dot is one of, and its two values, both above 0."""
+"""Kind of a dot, and its two values, both above 0."""
 
 
 class Dot(NamedTuple):
@@ -179,14 +181,14 @@ class Dot(NamedTuple):
         return kind, self.intensity, self.rate
 
 
-def thinned(dots: Sequence[_Any], most: int, spot: Callable[[_Any], Spot]) -> list[_Any]:
-    """At most so many: of those of one kind that lie close together the first is kept."""
-    kept = list(dots)
+def thin_out(dots: Sequence[_Any], most: int, spot: Callable[[_Any], Spot]) -> list[_Any]:
+    """Return at most `most` dots: of dots of one kind that lie close together, the first."""
+    remaining = list(dots)
     for steps in _STEPS:
-        if len(kept) <= most:
-            return kept
-        kept = list({_cell(spot(dot), steps): dot for dot in reversed(kept)}.values())[::-1]
-    return [kept[i * len(kept) // most] for i in range(most)] if len(kept) > most else kept
+        if len(remaining) <= most:
+            return remaining
+        remaining = list({_cell(spot(dot), steps): dot for dot in reversed(remaining)}.values())[::-1]
+    return [remaining[i * len(remaining) // most] for i in range(most)] if len(remaining) > most else remaining
 
 
 def _cell(spot: Spot, steps: int) -> tuple[Hashable, int, int]:
@@ -195,51 +197,51 @@ def _cell(spot: Spot, steps: int) -> tuple[Hashable, int, int]:
     return kind, x, y
 
 
-# What several figures need: which numbers can be drawn, who is held against whom, how things are called.
+# Usable numbers, names, and rows that are compared.
 
 MOST_DOTS = 600
-"""In a figure with a dot a case, so that a page has room for other figures."""
+"""Number of dots in a figure with one dot for each case, so that a page has room for other figures."""
 _FEW = 5
-"""Things that a note names; the others are counted."""
+"""Number of names in a note; the others are counted."""
 
 
 def positive(value: float | None) -> TypeGuard[float]:
-    """Whether it has a place on a logarithmic axis."""
+    """Whether a value has a place on a logarithmic axis."""
     return value is not None and math.isfinite(value) and value > 0
 
 
 def end(value: float | None) -> float | None:
-    """The end of an interval, where it can be drawn."""
+    """Return the end of an interval, or None if it cannot be drawn."""
     return value if positive(value) else None
 
 
-def usable(timing: Timing | None) -> TypeGuard[Timing]:
-    """Whether there is one whose number says something of the operator."""
+def is_usable(timing: Timing | None) -> TypeGuard[Timing]:
+    """Whether there is a timing, and its number is about the operator."""
     return timing is not None and timing.usable
 
 
-def measured(row: Row) -> Timing | None:
-    """The headline of what went well, if it is usable."""
-    return row.headline if row.status == "ok" and usable(row.headline) else None
+def usable_headline(row: Row) -> Timing | None:
+    """Return the headline of a row that succeeded, if it is usable."""
+    return row.headline if row.status == "ok" and is_usable(row.headline) else None
 
 
-def spoilt(rows: Iterable[Row]) -> list[str]:
-    """A note on numbers that were taken and cannot be drawn; what failed is told elsewhere."""
-    count = sum(row.status == "ok" and bool(row.timings) and measured(row) is None for row in rows)
+def note_unusable(rows: Iterable[Row]) -> list[str]:
+    """Return a note on rows with unusable numbers; failures are listed elsewhere."""
+    count = sum(row.status == "ok" and bool(row.timings) and usable_headline(row) is None for row in rows)
     return [f"{count_noun(count, 'case')} left out: no usable number (preempted, 0 or none)"] if count else []
 
 
-def called(row: Row) -> str:
+def row_label(row: Row) -> str:
     return f"{row.name} on {row.where}"
 
 
 def address(*texts: str) -> str:
-    """Fit for the id of a chart."""
+    """Return texts as the id of a chart."""
     return "-".join(filter(None, (re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-") for text in texts)))
 
 
-def listed(names: Sequence[str]) -> str:
-    """The first few of them; how many more."""
+def name_few(names: Sequence[str]) -> str:
+    """Return the first few names, and the number of the others."""
     more = len(names) - _FEW
     return "; ".join([*names[:_FEW], *([f"and {more} more"] if more > 0 else [])])
 
@@ -250,9 +252,10 @@ class Factor(NamedTuple):
     high: float | None
 
 
-def faster(base: Timing | None, other: Timing | None) -> Factor | None:
-    """How many times as fast the other is; its interval from both of theirs. None where they are not comparable."""
-    if not (usable(base) and usable(other)) or (base.quantity, base.cache) != (other.quantity, other.cache):
+def speedup_factor(base: Timing | None, other: Timing | None) -> Factor | None:
+    """Return how many times as fast `other` is, with an interval from both of theirs; None if they are not
+    comparable."""
+    if not (is_usable(base) and is_usable(other)) or (base.quantity, base.cache) != (other.quantity, other.cache):
         return None
     if base is other:
         return Factor(1.0, 1.0, 1.0)
@@ -262,9 +265,11 @@ def faster(base: Timing | None, other: Timing | None) -> Factor | None:
     return Factor((base.median or 0) / (other.median or 1), low, slow / quick if slow and quick else None)
 
 
-def beside(rows: Iterable[Row], same: Callable[[Row], Hashable], apart: Callable[[Row], Hashable]) -> list[list[Row]]:
-    """Rows that are the `same` but for what sets them `apart`, two or more each. What was measured several times, with
-    other seeds perhaps, is held against its own kind: the second against the second."""
+def group_comparable(
+    rows: Iterable[Row], same: Callable[[Row], Hashable], apart: Callable[[Row], Hashable]
+) -> list[list[Row]]:
+    """Return groups of two or more rows with the same key `same` that differ in `apart`. Rows that were measured
+    several times, for example with other seeds, are compared by their order: the second with the second."""
     times: Counter[Hashable] = Counter()
     found: dict[Hashable, list[Row]] = {}
     for row in rows:
@@ -274,15 +279,15 @@ def beside(rows: Iterable[Row], same: Callable[[Row], Hashable], apart: Callable
     return [group for group in found.values() if len(group) > 1]
 
 
-def few(pairs: Sequence[tuple[Row, Mark]]) -> tuple[list[tuple[Row, Mark]], list[str]]:
-    """As many dots as one figure may have, and a note on the others."""
-    kept = thinned(pairs, MOST_DOTS, lambda pair: (pair[0].backend, pair[1].x, pair[1].y))
-    hidden = count_noun(len(pairs) - len(kept), "dot")
-    return kept, [f"left out: {hidden} near others of their backend"] if len(kept) < len(pairs) else []
+def limit_dots(pairs: Sequence[tuple[Row, Mark]]) -> tuple[list[tuple[Row, Mark]], list[str]]:
+    """Return as many dots as a figure may have, and a note on the others."""
+    remaining = thin_out(pairs, MOST_DOTS, lambda pair: (pair[0].backend, pair[1].x, pair[1].y))
+    hidden = count_noun(len(pairs) - len(remaining), "dot")
+    return remaining, [f"left out: {hidden} near others of their backend"] if len(remaining) < len(pairs) else []
 
 
 def by_backend(pairs: Iterable[tuple[Row, Mark]]) -> tuple[ChartSeries, ...]:
-    """Dots, a series a backend."""
+    """Return dots as one series for each backend."""
     found: dict[str, list[Mark]] = {}
     for row, mark in pairs:
         found.setdefault(row.backend, []).append(mark)
@@ -290,7 +295,7 @@ def by_backend(pairs: Iterable[tuple[Row, Mark]]) -> tuple[ChartSeries, ...]:
 
 
 def diagonal(series: Sequence[ChartSeries], name: str) -> ChartSeries:
-    """The line on which both values are the same, as long as the dots reach."""
+    """Return the line on which both values are equal, over the range of the dots."""
     values = [value for one in series for mark in one.marks for value in (mark.x, mark.y)]
     ends = tuple(Mark(value, value) for value in (min(values), max(values)))
     return ChartSeries(name, ends, "line", "guide")

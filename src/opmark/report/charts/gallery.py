@@ -24,7 +24,7 @@ FIGURES: dict[str, Callable[[RunView], list[Chart]]] = {
     "fused": fused,
     "memory": memory,
 }
-"""Each gives nothing where there is nothing to show."""
+"""Functions that return the charts of a figure; none if there is nothing to show."""
 
 
 def gallery(run_view: RunView) -> list[Chart]:

@@ -1,4 +1,4 @@
-"""What launching costs against what the device does; without a device, against what the smallest call takes."""
+"""Charts of the launch overhead, against device time or against the smallest call, and of peak memory."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from opmark.analysis.rows import Row, RunView, Timing
 from opmark.report.charts.elements import (
     NOWHERE,
     by_backend,
-    called,
     diagonal,
     end,
-    few,
-    listed,
-    measured,
-    places,
+    hardware_by_environment,
+    is_usable,
+    limit_dots,
+    name_few,
+    note_unusable,
     positive,
-    spoilt,
-    usable,
+    row_label,
+    usable_headline,
 )
 from opmark.schema.chart import Axis, Chart, Mark, ReferenceLine
 from opmark.units import count_noun, seconds, significant
 
 _BOUND = "launch-bound"
 _NEAR = 2
-"""Times the smallest call: what takes less is mostly the call itself."""
+"""A case below this number of times the smallest call is mostly the cost of the call."""
 
 
 def overhead(run_view: RunView) -> list[Chart]:
@@ -39,8 +39,8 @@ def _against_device(rows: Sequence[Row]) -> Chart | None:
     ]
     if not pairs:
         return None
-    kept, hidden = few(pairs)
-    series = by_backend(kept)
+    dots, hidden = limit_dots(pairs)
+    series = by_backend(dots)
     bound = sum(bool(mark.note) for _, mark in pairs)
     lone = sum(_device(row) is not None and _host(row) is None for row in rows)
     return Chart(
@@ -60,26 +60,26 @@ def _against_device(rows: Sequence[Row]) -> Chart | None:
 
 
 def _device(row: Row) -> Timing | None:
-    return _of(row, "device_time")
+    return _usable_timing(row, "device_time")
 
 
 def _host(row: Row) -> Timing | None:
-    return _of(row, "host_time")
+    return _usable_timing(row, "host_time")
 
 
-def _of(row: Row, quantity: str) -> Timing | None:
-    """Warm if it is there: launches are timed that way."""
+def _usable_timing(row: Row, quantity: str) -> Timing | None:
+    """Return the warm timing if there is one, because launches are measured warm."""
     found = row.timing(quantity, "warm") or row.timing(quantity)
-    return found if usable(found) else None
+    return found if is_usable(found) else None
 
 
 def _overhead_dot(row: Row, device: Timing, host: Timing) -> Mark:
     x, y = device.median or 0.0, host.median or 0.0
-    return Mark(x, y, called(row), end(host.low), end(host.high), link=row.key, note=_BOUND if y > x else "")
+    return Mark(x, y, row_label(row), end(host.low), end(host.high), link=row.key, note=_BOUND if y > x else "")
 
 
 def _against_smallest(run_view: RunView, rows: Sequence[Row]) -> Chart | None:
-    """Rows without a device of their own: latency over bytes, and where the smallest call of the backend lies."""
+    """Return the chart of rows without device time: latency over bytes, with the smallest call of each backend."""
     lone = [row for row in rows if row.timing("device_time") is None]
     hosts = [row for row in lone if _smallest(run_view, row)]
     others = list(dict.fromkeys(row.backend for row in lone if _latency(row) and not _smallest(run_view, row)))
@@ -88,9 +88,9 @@ def _against_smallest(run_view: RunView, rows: Sequence[Row]) -> Chart | None:
     if not pairs:
         return None
     calls = {(row.backend, _chip(run_view, row), _smallest(run_view, row) or 0) for row, _ in pairs}
-    kept, hidden = few(pairs)
+    dots, hidden = limit_dots(pairs)
     near = sum(bool(mark.note) for _, mark in pairs)
-    unsized = sum(measured(row) is not None and not positive(row.bytes) for row in hosts)
+    unsized = sum(usable_headline(row) is not None and not positive(row.bytes) for row in hosts)
     return Chart(
         id="overhead-host",
         title="Latency against the smallest call",
@@ -98,23 +98,27 @@ def _against_smallest(run_view: RunView, rows: Sequence[Row]) -> Chart | None:
         kind="plot",
         x=Axis("bytes moved at least", "B", "log2"),
         y=Axis("latency", "s", "log"),
-        series=by_backend(kept),
+        series=by_backend(dots),
         rules=tuple(
             ReferenceLine("y", launch, f"smallest call of {backend} on {chip}: {seconds(launch)}")
             for backend, chip, launch in sorted(calls)
         ),
         notes=(
             f"{near} of {count_noun(len(pairs), 'case')} within {_NEAR} times the smallest call",
-            *([f"{count_noun(unsized, 'case')} left out: nobody told how many bytes they move"] if unsized else []),
-            *([f"left out: {listed(others)}, whose smallest call nobody measured"] if others else []),
-            *spoilt(hosts),
+            *(
+                [f"{count_noun(unsized, 'case')} left out: the number of bytes that they move is unknown"]
+                if unsized
+                else []
+            ),
+            *([f"left out: {name_few(others)}, whose smallest call was not measured"] if others else []),
+            *note_unusable(hosts),
             *hidden,
         ),
     )
 
 
 def _smallest(run_view: RunView, row: Row) -> float | None:
-    """As `calibrate` measured it, with the same backend: a call costs another framework something else."""
+    """Return the smallest call as `calibrate` measured it with the same backend; other frameworks have other costs."""
     known = run_view.machines.get(row.environment)
     own = known and known.measured and known.measured.backend == row.backend
     return end(known.measured.launch.get("latency")) if known and known.measured and own else None
@@ -126,33 +130,33 @@ def _chip(run_view: RunView, row: Row) -> str:
 
 
 def _latency(row: Row) -> Timing | None:
-    first = measured(row)
-    return first if first and first.quantity == "latency" else _of(row, "latency")
+    first = usable_headline(row)
+    return first if first and first.quantity == "latency" else _usable_timing(row, "latency")
 
 
 def _call(row: Row, latency: Timing, smallest: float) -> Mark:
     value = latency.median or 0.0
     note = _BOUND if value < _NEAR * smallest else ""
-    return Mark(row.bytes or 0, value, called(row), end(latency.low), end(latency.high), link=row.key, note=note)
+    return Mark(row.bytes or 0, value, row_label(row), end(latency.low), end(latency.high), link=row.key, note=note)
 
 
-# How much memory cases take, against what their data takes at least.
+# Peak memory against the size of the data.
 
 _MUCH = 2
-"""Times its data: what takes more is named."""
+"""Cases that take more than this number of times their data are named."""
 
 
 def memory(run_view: RunView) -> list[Chart]:
-    where = places(run_view)
-    told = [row for row in run_view.rows if row.status == "ok" and row.memory is not None]
-    foreign = [where.get(row.environment, NOWHERE).device and _of_the_host(row) for row in told]
-    elsewhere = [row for row, away in zip(told, foreign, strict=True) if away]
-    known = [row for row, away in zip(told, foreign, strict=True) if not away]
-    drawn = [row for row in known if _seen(row) and positive(row.bytes)]
-    if not drawn:
+    where = hardware_by_environment(run_view)
+    counted = [row for row in run_view.rows if row.status == "ok" and row.memory is not None]
+    on_host = [where.get(row.environment, NOWHERE).device and _counts_host_memory(row) for row in counted]
+    elsewhere = [row for row, away in zip(counted, on_host, strict=True) if away]
+    known = [row for row, away in zip(counted, on_host, strict=True) if not away]
+    resolved_rows = [row for row in known if _is_resolved(row) and positive(row.bytes)]
+    if not resolved_rows:
         return []
-    kept, hidden = few([(row, _memory_dot(row)) for row in drawn])
-    series = by_backend(kept)
+    dots, hidden = limit_dots([(row, _memory_dot(row)) for row in resolved_rows])
+    series = by_backend(dots)
     return [
         Chart(
             id="memory",
@@ -162,26 +166,26 @@ def memory(run_view: RunView) -> list[Chart]:
             x=Axis("bytes moved at least", "B", "log2"),
             y=Axis("peak memory", "B", "log2"),
             series=(*series, diagonal(series, "as much as its data")),
-            notes=(*_much(drawn), *_left_out(known), *_elsewhere(elsewhere), *hidden),
+            notes=(*_note_much(resolved_rows), *_note_left_out(known), *_note_host_memory(elsewhere), *hidden),
         )
     ]
 
 
-def _of_the_host(row: Row) -> bool:
-    """Whether it was the kernel that counted, which sees nothing of a device's memory."""
+def _counts_host_memory(row: Row) -> bool:
+    """Whether the kernel of the host counted the memory, which does not include the memory of a device."""
     return row.memory_source.startswith("resident pages")
 
 
-def _seen(row: Row) -> bool:
+def _is_resolved(row: Row) -> bool:
     return positive(row.memory) and row.memory >= row.memory_resolution
 
 
-def _elsewhere(rows: list[Row]) -> list[str]:
-    backends = listed(list(dict.fromkeys(row.backend for row in rows)))
-    said = (
+def _note_host_memory(rows: list[Row]) -> list[str]:
+    backends = name_few(list(dict.fromkeys(row.backend for row in rows)))
+    note = (
         f"{count_noun(len(rows), 'case')} of {backends} left out: counted on the host, which is not the device's memory"
     )
-    return [said] if rows else []
+    return [note] if rows else []
 
 
 def _factor(row: Row) -> float:
@@ -190,18 +194,25 @@ def _factor(row: Row) -> float:
 
 def _memory_dot(row: Row) -> Mark:
     note = f"{significant(_factor(row))} times its data" if _factor(row) > _MUCH else ""
-    return Mark(row.bytes or 0, row.memory or 0, called(row), link=row.key, note=note)
+    return Mark(row.bytes or 0, row.memory or 0, row_label(row), link=row.key, note=note)
 
 
-def _much(drawn: list[Row]) -> list[str]:
-    """Most first."""
-    found = sorted((row for row in drawn if _factor(row) > _MUCH), key=lambda row: -_factor(row))
-    named = listed([f"{called(row)} {significant(_factor(row))} times" for row in found])
-    return [f"{len(found)} of {count_noun(len(drawn), 'case')} over {_MUCH} times their data: {named}"] if found else []
+def _note_much(resolved_rows: list[Row]) -> list[str]:
+    """Return a note on the cases that take much memory, the largest factor first."""
+    found = sorted((row for row in resolved_rows if _factor(row) > _MUCH), key=lambda row: -_factor(row))
+    names = name_few([f"{row_label(row)} {significant(_factor(row))} times" for row in found])
+    return (
+        [f"{len(found)} of {count_noun(len(resolved_rows), 'case')} over {_MUCH} times their data: {names}"]
+        if found
+        else []
+    )
 
 
-def _left_out(known: list[Row]) -> list[str]:
-    unseen = sum(not _seen(row) for row in known)
-    unsized = sum(_seen(row) and not positive(row.bytes) for row in known)
-    told = ((unseen, "less than the counter of memory can tell"), (unsized, "nobody told how many bytes they move"))
-    return [f"{count_noun(count, 'case')} left out: {why}" for count, why in told if count]
+def _note_left_out(known: list[Row]) -> list[str]:
+    unresolved = sum(not _is_resolved(row) for row in known)
+    unsized = sum(_is_resolved(row) and not positive(row.bytes) for row in known)
+    reasons = (
+        (unresolved, "less than the counter of memory can tell"),
+        (unsized, "the number of bytes that they move is unknown"),
+    )
+    return [f"{count_noun(count, 'case')} left out: {why}" for count, why in reasons if count]

@@ -1,4 +1,4 @@
-"""The roofline: operations a second over operations a byte, below what the chip can do at most."""
+"""Rooflines with their ceilings, and heatmaps of the share of the peak by element type and by size."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from opmark.report.charts.elements import (
     NOWHERE,
     ChartHardware,
     Dot,
-    Left,
-    Ways,
+    LeftOutCounter,
+    WayNames,
     address,
-    called,
     doubts,
-    listed,
-    phased,
-    places,
+    dtype_order,
+    hardware_by_environment,
+    is_usable_time,
+    name_few,
+    operator_name,
     positive,
-    rank,
-    thinned,
-    timed,
+    row_label,
+    thin_out,
     unique,
-    why_out,
+    why_left_out,
 )
 from opmark.schema.chart import Axis, Chart, ChartSeries, Mark
 from opmark.schema.machine import MEMORY, Level, Peaks
@@ -40,15 +40,15 @@ from opmark.schema.measurement import CACHES
 from opmark.schema.tensor import DTYPES
 
 MOST_DTYPES = 3
-"""Element types in one picture; of more, those of one kind and width share one."""
+"""Number of element types in a chart; with more, each kind and width of element types gets a chart."""
 MOST_SERIES = 8
-"""Series that can be told apart; where there would be more, element types are not series of their own."""
+"""Number of series that can be distinguished; with more, element types are not series of their own."""
 MOST_DOTS = 3000
-"""In one picture: more are slow to look at, and lie on each other."""
+"""Number of dots in a chart; more would be slow to show, and lie on each other."""
 
 MOVES_ONLY = "with data to move and no arithmetic: the table and the figures over size tell the bandwidth"
-UNCOUNTED = "whose floating-point operations nobody can count"
-NO_BYTES = "without bytes to move, or nobody knows how many"
+UNCOUNTED = "whose number of floating-point operations is unknown"
+NO_BYTES = "without bytes to move, or with an unknown number"
 _X = Axis("operational intensity", "flop/B", "log")
 _Y = Axis("floating-point operations a second", "flop/s", "log")
 _ROOFLINE_ABOUT = (
@@ -60,48 +60,48 @@ _DASHED = " Solid lines were measured, dashed ones are what the datasheet states
 
 @dataclass
 class _RooflineGroup:
-    """What ran in one place."""
+    """The dots of one hardware, and the rows that are left out."""
 
     place: ChartHardware
     dots: list[Dot] = field(default_factory=list)
-    left: Left = field(default_factory=Left)
+    left: LeftOutCounter = field(default_factory=LeftOutCounter)
 
 
 def roofline(run_view: RunView) -> list[Chart]:
-    """One a chip with its limits, or one a kind of element type where there are many."""
-    where, groups = places(run_view), dict[str, _RooflineGroup]()
+    """Return a chart for each chip and its limits; if there are many element types, one for each kind of them."""
+    where, groups = hardware_by_environment(run_view), dict[str, _RooflineGroup]()
     for row in run_view.rows:
         place = where.get(row.environment, NOWHERE)
         group = groups.setdefault(place.key, _RooflineGroup(place))
         if reason := _why_not_in_roofline(row):
-            group.left.out(reason)
+            group.left.add(reason)
         else:
             group.dots.extend(_dots(row, group.left))
     charts = [chart for group in groups.values() if group.dots for chart in _rooflines_of_place(group)]
-    untold = [note for group in groups.values() if not group.dots for note in group.left.notes()]
-    if charts and untold:  # of a place without a picture
-        charts[0] = replace(charts[0], notes=(*charts[0].notes, *untold))
+    remaining = [note for group in groups.values() if not group.dots for note in group.left.notes()]
+    if charts and remaining:  # notes of hardware without a chart
+        charts[0] = replace(charts[0], notes=(*charts[0].notes, *remaining))
     return unique(charts)
 
 
 def _why_not_in_roofline(row: Row) -> str:
-    if reason := why_out(row):
+    if reason := why_left_out(row):
         return reason
     if not row.flops:
         return UNCOUNTED if row.flops is None else MOVES_ONLY
     return "" if row.bytes else NO_BYTES
 
 
-def _dots(row: Row, left: Left) -> Iterator[Dot]:
-    """The headline in each state of the caches; the other quantities have the launch in them, or are no times."""
+def _dots(row: Row, left: LeftOutCounter) -> Iterator[Dot]:
+    """Yield the headline in each state of the caches; other quantities include the launch, or are no times."""
     first, moved, flops = row.headline, row.bytes or 1, row.flops or 0
     for timing in row.timings:
         if first is None or timing.quantity != first.quantity:
             continue
-        if timed(timing) and timing.median:
+        if is_usable_time(timing) and timing.median:
             yield Dot(row, timing, flops / moved, flops / timing.median)
         else:
-            left.out(f"without a median above 0 where caches are {timing.cache}")
+            left.add(f"without a median above 0 where caches are {timing.cache}")
 
 
 def _rooflines_of_place(group: _RooflineGroup) -> Iterator[Chart]:
@@ -114,7 +114,7 @@ def _rooflines_of_place(group: _RooflineGroup) -> Iterator[Chart]:
 
 
 def _kind(dtype: str) -> str:
-    """Element types that have about the same ceiling."""
+    """Return the kind of element types that have about the same ceiling."""
     known = DTYPES.get(dtype)
     if known is None:
         return dtype or "no element type"
@@ -122,10 +122,10 @@ def _kind(dtype: str) -> str:
 
 
 def _roofline_chart(place: ChartHardware, kind: str, dots: Sequence[Dot], notes: tuple[str, ...]) -> Chart:
-    shown = thinned(dots, MOST_DOTS, lambda dot: dot.spot)
-    dtypes = sorted({dot.row.dtype for dot in dots}, key=rank)
-    lines = ceilings(place.machine, dtypes, [dot.intensity for dot in shown], warm=_any_warm(shown))
-    hidden = len(dots) - len(shown)
+    few_dots = thin_out(dots, MOST_DOTS, lambda dot: dot.spot)
+    dtypes = sorted({dot.row.dtype for dot in dots}, key=dtype_order)
+    lines = ceilings(place.machine, dtypes, [dot.intensity for dot in few_dots], warm=_any_warm(few_dots))
+    hidden = len(dots) - len(few_dots)
     covered = f"left out: {units.count_noun(hidden, 'dot')} near others of their kind; choose operators to see all"
     return Chart(
         id=address("roofline", place.name, kind),
@@ -134,12 +134,12 @@ def _roofline_chart(place: ChartHardware, kind: str, dots: Sequence[Dot], notes:
         kind="plot",
         x=_X,
         y=_Y,
-        series=(*lines, *_series(shown, dtypes)),
-        notes=(*_launched(place, dots), *unknown(place, dtypes), *([covered] if hidden else []), *notes),
+        series=(*lines, *_series(few_dots, dtypes)),
+        notes=(*_note_launch(place, dots), *missing_ceilings(place, dtypes), *([covered] if hidden else []), *notes),
     )
 
 
-def _launched(place: ChartHardware, dots: Sequence[Dot]) -> Iterator[str]:
+def _note_launch(place: ChartHardware, dots: Sequence[Dot]) -> Iterator[str]:
     if place.device and any(dot.timing.quantity == LATENCY for dot in dots):
         yield LAUNCHED
 
@@ -149,17 +149,17 @@ def _any_warm(dots: Sequence[Dot]) -> bool:
 
 
 def _series(dots: Sequence[Dot], dtypes: Sequence[str]) -> Iterator[ChartSeries]:
-    """By backend and quantity, the coldest first; by element type as well, while these can be told apart. The quantity
-    is named where it is not the same for all."""
+    """Yield series by backend, quantity and state of the caches, and by element type if there are few enough. Names
+    have the quantity if it is not the same for all."""
     found: dict[tuple[str, str, str, str], list[Mark]] = {}
     for dot in dots:
         key = (dot.row.backend, dot.timing.quantity, dot.timing.cache, dot.row.dtype)
         found.setdefault(key, []).append(_mark(dot))
-    told = len({quantity for _, quantity, _, _ in found}) > 1
+    several = len({quantity for _, quantity, _, _ in found}) > 1
     apart = len(dtypes) > 1 and len(found) <= MOST_SERIES
     for backend, quantity in dict.fromkeys(key[:2] for key in found):
         for cache in CACHES:
-            name = ", ".join([backend, *([quantity] if told else []), cache])
+            name = ", ".join([backend, *([quantity] if several else []), cache])
             own = {dtype: marks for dtype in dtypes if (marks := found.get((backend, quantity, cache, dtype)))}
             if apart:
                 yield from (ChartSeries(f"{name}, {dtype}", tuple(marks)) for dtype, marks in own.items())
@@ -169,36 +169,36 @@ def _series(dots: Sequence[Dot], dtypes: Sequence[str]) -> Iterator[ChartSeries]
 
 def _mark(dot: Dot) -> Mark:
     row, timing = dot.row, dot.timing
-    said = [f"{timing.quantity} {units.seconds(timing.median or 0)}"]
+    notes = [f"{timing.quantity} {units.seconds(timing.median or 0)}"]
     if timing is row.headline and (share := row.of_peak or row.of_datasheet):
-        of = "measured" if row.of_peak else "datasheet's"
-        said.append(f"{units.percent(share.share)} of the {of} peak ({share.bound})")
-    said += filter(None, [doubts(timing)])
-    return Mark(dot.intensity, dot.rate, called(row), link=row.key, note="; ".join(said))
+        source = "measured" if row.of_peak else "datasheet's"
+        notes.append(f"{units.percent(share.share)} of the {source} peak ({share.bound})")
+    notes += filter(None, [doubts(timing)])
+    return Mark(dot.intensity, dot.rate, row_label(row), link=row.key, note="; ".join(notes))
 
 
-# Ceilings of a roofline as lines: slanted what a level of memory can deliver, level what arithmetic can do.
+# Ceilings of a roofline: slanted lines for the bandwidth of memory levels, horizontal ones for arithmetic.
 
 DATASHEET = "datasheet"
 _MARGIN = 2.0
-"""Lines go on beyond what they are about by this factor."""
+"""Factor by which lines extend beyond the dots and ridges."""
 
 
-class _Known(NamedTuple):
-    """What one source says that matters here."""
+class _Ceilings(NamedTuple):
+    """The ceilings that one source states."""
 
     source: str
     levels: tuple[tuple[str, float], ...]
-    """Bandwidths by name, the fastest first."""
+    """Names and bandwidths, the fastest first."""
     flops: tuple[tuple[str, float], ...]
-    """By element type; those that share a ceiling under one name."""
+    """Names and rates of element types; those with the same rate have one entry."""
 
     @property
     def highest(self) -> float | None:
         return max((rate for _, rate in self.flops), default=None)
 
     def ridges(self) -> list[float]:
-        """Intensities where a level gives way to the highest ceiling, the lowest of them first."""
+        """Return the intensities at which levels meet the highest ceiling, in ascending order."""
         top = self.highest
         return sorted(top / bandwidth for _, bandwidth in self.levels) if top else []
 
@@ -206,17 +206,19 @@ class _Known(NamedTuple):
 def ceilings(
     known: MachineFacts, dtypes: Sequence[str], intensities: Sequence[float], *, warm: bool
 ) -> list[ChartSeries]:
-    """Lines for the element types that occur. Caches bound nothing cold: they are drawn where something is warm."""
-    found = [_known(source, peaks, dtypes, warm) for source, peaks in _sources(known)]
+    """Return lines for the given element types. Those of caches are drawn only if some dots are warm."""
+    found = [_read_ceilings(source, peaks, dtypes, warm) for source, peaks in _sources(known)]
     span = [*intensities, *(ridge for one in found for ridge in one.ridges())]
     if not span:
         return []
     low, high = min(span) / _MARGIN, max(span) * _MARGIN
-    return [series for one in found for series in (*_slanted(one, low, high), *_level(one, low, high))]
+    return [
+        series for one in found for series in (*_bandwidth_lines(one, low, high), *_arithmetic_lines(one, low, high))
+    ]
 
 
-def unknown(place: ChartHardware, dtypes: Sequence[str]) -> Iterator[str]:
-    """Which ceilings are missing, and how they are got."""
+def missing_ceilings(place: ChartHardware, dtypes: Sequence[str]) -> Iterator[str]:
+    """Yield notes on missing ceilings, and how to measure them."""
     measured, sheet = place.machine.measured, place.machine.datasheet
     if measured is None:
         also = "" if sheet else ", and there is no datasheet of it"
@@ -232,7 +234,7 @@ def _sources(known: MachineFacts) -> list[tuple[str, Peaks]]:
     return [(source, peaks) for source, peaks in both if peaks is not None]
 
 
-def _known(source: str, peaks: Peaks, dtypes: Sequence[str], warm: bool) -> _Known:
+def _read_ceilings(source: str, peaks: Peaks, dtypes: Sequence[str], warm: bool) -> _Ceilings:
     levels = [(level.name, level.bandwidth) for level in peaks.levels if _matters(level, warm) and level.bandwidth]
     shared: dict[float, list[str]] = {}
     for dtype in dtypes:
@@ -240,47 +242,47 @@ def _known(source: str, peaks: Peaks, dtypes: Sequence[str], warm: bool) -> _Kno
         if rate is not None and positive(rate):
             shared.setdefault(rate, []).append(dtype)
     flops = tuple((", ".join(names), rate) for rate, names in shared.items())
-    return _Known(source, tuple(sorted(levels, key=lambda level: -level[1])), flops)
+    return _Ceilings(source, tuple(sorted(levels, key=lambda level: -level[1])), flops)
 
 
 def _matters(level: Level, warm: bool) -> bool:
     return positive(level.bandwidth) and (warm or level.name == MEMORY)
 
 
-def _slanted(known: _Known, low: float, high: float) -> Iterator[ChartSeries]:
-    """Each up to where the highest ceiling takes over."""
+def _bandwidth_lines(known: _Ceilings, low: float, high: float) -> Iterator[ChartSeries]:
+    """Yield the lines of memory levels, each up to the highest ceiling."""
     for name, bandwidth in known.levels:
         end = known.highest / bandwidth if known.highest else high
         marks = (Mark(low, bandwidth * low), Mark(end, bandwidth * end, "ridge" if known.highest else ""))
         yield _line(f"{name} {units.rate(bandwidth, 'B/s')}", known, marks)
 
 
-def _level(known: _Known, low: float, high: float) -> Iterator[ChartSeries]:
-    """Each from where the fastest level reaches it."""
+def _arithmetic_lines(known: _Ceilings, low: float, high: float) -> Iterator[ChartSeries]:
+    """Yield the lines of arithmetic, each from the point where the fastest level reaches it."""
     for names, rate in known.flops:
         start = rate / known.levels[0][1] if known.levels else low
         marks = (Mark(start, rate, "ridge" if known.levels else ""), Mark(high, rate))
         yield _line(f"{names} {units.rate(rate, 'FLOP/s')}", known, marks)
 
 
-def _line(name: str, known: _Known, marks: tuple[Mark, ...]) -> ChartSeries:
+def _line(name: str, known: _Ceilings, marks: tuple[Mark, ...]) -> ChartSeries:
     return ChartSeries(f"{name} {known.source}", marks, "line", "ceiling", stated=known.source == DATASHEET)
 
 
-# How much of the hardware is used, at a glance: operators against element types and against sizes.
+# Heatmaps of the share of the peak: operators by element type and by size.
 
 MOST_ROWS = 40
-"""Operators in one picture, those furthest from the peak; the others need attention least."""
+"""Number of operators in a chart: those furthest from the peak, which need attention most."""
 MOST_PLACES = 6
-"""Backends, with their chips, that get pictures: those with the most cases."""
+"""Number of backends, with their chips, that get charts: those with the most cases."""
 
-NO_SHARE = "without a share: of the work or of the peak nothing is known"
+NO_SHARE = "without a share, because their work or the peak is unknown"
 _HEATMAP_ABOUT = (
     "Each cell is the median over its cases of the time that the chip would need at least over the time that it took, "
     "in {what}, by the {source} limits. Operators furthest from them come first."
 )
 _SMALLEST = 5
-"""Sizes below 4 to this power are one class."""
+"""Exponent of 4 below which sizes are one class."""
 
 
 class _Cell(NamedTuple):
@@ -290,7 +292,7 @@ class _Cell(NamedTuple):
 
 
 class _HeatmapGroup(NamedTuple):
-    """What one backend measured of one quantity, in one place with one number of threads."""
+    """The cells of one backend and quantity, on one hardware with one number of threads."""
 
     title: str
     what: str
@@ -303,18 +305,18 @@ class _HeatmapGroup(NamedTuple):
 def heatmap(run_view: RunView) -> list[Chart]:
     groups = sorted(_groups(run_view), key=lambda group: -len(group.cells))
     found = (chart for group in groups[:MOST_PLACES] for chart in (*_by_dtype(group), *_by_size(group)))
-    charts = [chart for chart in found if len(chart.series[0].marks) > 1]  # a single cell is a number, and in the table
+    charts = [chart for chart in found if len(chart.series[0].marks) > 1]  # the table has the number of a single cell
     if charts and (more := [group.title for group in groups[MOST_PLACES:]]):
-        charts[0] = replace(charts[0], notes=(*charts[0].notes, f"left out: {listed(more)}, which have fewer cases"))
+        charts[0] = replace(charts[0], notes=(*charts[0].notes, f"left out: {name_few(more)}, which have fewer cases"))
     return unique(charts)
 
 
 def _groups(run_view: RunView) -> list[_HeatmapGroup]:
-    where, found = places(run_view), dict[tuple[str, str, int], tuple[ChartHardware, list[Row]]]()
+    where, found = hardware_by_environment(run_view), dict[tuple[str, str, int], tuple[ChartHardware, list[Row]]]()
     for row in run_view.rows:
         place = where.get(row.environment, NOWHERE)
         found.setdefault((row.backend, place.key, row.threads), (place, []))[1].append(row)
-    ways, made = Ways(), list[_HeatmapGroup]()
+    ways, made = WayNames(), list[_HeatmapGroup]()
     for (backend, key, threads), (place, rows) in found.items():
         several = sum((backend, key) == other[:2] for other in found) > 1
         title = f"{backend} on {place.name}" + (f" with {units.count_noun(threads, 'thread')}" if several else "")
@@ -324,17 +326,19 @@ def _groups(run_view: RunView) -> list[_HeatmapGroup]:
     return made
 
 
-def _heatmaps_of_place(title: str, place: ChartHardware, rows: Sequence[Row], ways: Ways) -> Iterator[_HeatmapGroup]:
-    """A group a quantity, as a latency is no device time; what is left out is told beneath the first. By what was
-    measured of the chip, if it was: the two are not mixed in one picture."""
+def _heatmaps_of_place(
+    title: str, place: ChartHardware, rows: Sequence[Row], ways: WayNames
+) -> Iterator[_HeatmapGroup]:
+    """Yield a group for each quantity, because latency and device time are not comparable. Shares are of the measured
+    peaks if there are any, else of the datasheet. The first group has the notes on rows that are left out."""
     by_measured = any(row.of_peak for row in rows)
-    found, left = dict[str, list[_Cell]](), Left()
+    found, left = dict[str, list[_Cell]](), LeftOutCounter()
     for row in rows:
         share = row.of_peak if by_measured else row.of_datasheet
         if reason := _why_not_in_heatmap(row, share):
-            left.out(reason)
+            left.add(reason)
         elif share is not None and row.headline:
-            label = phased(row) + ways.name(row).removeprefix(row.backend)
+            label = operator_name(row) + ways.name(row).removeprefix(row.backend)
             what = f"{row.headline.quantity}, {row.headline.cache}"
             found.setdefault(what, []).append(_Cell(label, row, share.share))
     notes = left.notes()
@@ -346,11 +350,11 @@ def _heatmaps_of_place(title: str, place: ChartHardware, rows: Sequence[Row], wa
 
 
 def _why_not_in_heatmap(row: Row, share: PeakShare | None) -> str:
-    return why_out(row) or ("" if share is not None and positive(share.share) else NO_SHARE)
+    return why_left_out(row) or ("" if share is not None and positive(share.share) else NO_SHARE)
 
 
 def _by_dtype(group: _HeatmapGroup) -> Iterator[Chart]:
-    found = sorted({cell.row.dtype for cell in group.cells}, key=rank)
+    found = sorted({cell.row.dtype for cell in group.cells}, key=dtype_order)
     if len(found) > 1:
         place = {dtype: i for i, dtype in enumerate(found)}
         names = tuple(dtype or "none" for dtype in found)
@@ -359,7 +363,8 @@ def _by_dtype(group: _HeatmapGroup) -> Iterator[Chart]:
 
 
 def _by_size(group: _HeatmapGroup) -> Iterator[Chart]:
-    """By bytes moved, in classes four times as large each: parameters of operators cannot be compared."""
+    """Yield a chart by bytes moved, in classes of a factor of four; parameters of different operators are not
+    comparable."""
     classes = [_size_class(cell.row.bytes or 0) for cell in group.cells]
     first, last = min(classes), max(classes)
     names = tuple(_class_name(power) for power in range(first, last + 1))
@@ -368,7 +373,7 @@ def _by_size(group: _HeatmapGroup) -> Iterator[Chart]:
 
 
 def _size_class(moved: int) -> int:
-    """The power of 4 that it reaches; exact, which a logarithm is not."""
+    """Return the largest power of 4 that is not above the size, exactly, unlike a logarithm."""
     return max(_SMALLEST - 1, (moved.bit_length() - 1) // 2)
 
 
@@ -383,25 +388,25 @@ def _heatmap_chart(group: _HeatmapGroup, by: str, across: Axis, column: Callable
     for cell in group.cells:
         labels.setdefault(cell.label, []).append(cell)
     order = sorted(labels, key=lambda label: (median([cell.share for cell in labels[label]]), label))
-    shown = order[:MOST_ROWS]
-    marks = [mark for y, label in enumerate(shown) for mark in _marks(label, y, labels[label], across, column)]
+    rows = order[:MOST_ROWS]
+    marks = [mark for y, label in enumerate(rows) for mark in _marks(label, y, labels[label], across, column)]
     return Chart(
         id=address("heatmap", group.title, by),
         title=f"Share of the {group.source} peak by {by}: {group.title}",
         about=_HEATMAP_ABOUT.format(source=group.source, what=group.what),
         kind="heatmap",
         x=across,
-        y=Axis("operator", "", "category", tuple(shown)),
+        y=Axis("operator", "", "category", tuple(rows)),
         series=(ChartSeries(group.title, tuple(marks), "cells"),),
         values=Axis(f"share of the {group.source} peak", "share", "linear"),
-        notes=(*_notes(labels, shown, group.source), *group.notes),
+        notes=(*_notes(labels, rows, group.source), *group.notes),
     )
 
 
-def _notes(labels: dict[str, list[_Cell]], shown: Sequence[str], source: str) -> Iterator[str]:
-    if more := len(labels) - len(shown):
+def _notes(labels: dict[str, list[_Cell]], rows: Sequence[str], source: str) -> Iterator[str]:
+    if more := len(labels) - len(rows):
         yield f"left out: {units.count_noun(more, 'operator')} nearer to the peak; choose operators to see them"
-    above = sum(is_above(cell.share) for label in shown for cell in labels[label])
+    above = sum(is_above(cell.share) for label in rows for cell in labels[label])
     if above:
         hint = ": `opmark calibrate` again, on a quiet machine" if source == "measured" else ""
         yield f"{units.count_noun(above, 'case')} above 100 %, which no chip can do{hint}"

@@ -1,4 +1,4 @@
-"""Raw samples of a case in the order taken, with what is doubtful about them."""
+"""The chart of the raw samples of a case in the order of measurement, with its cautions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from opmark.analysis.rows import Row, Timing, unit_of
-from opmark.report.charts.elements import address, called
+from opmark.report.charts.elements import address, row_label
 from opmark.schema.chart import Axis, Chart, ChartSeries, HistogramBin, Mark, ReferenceLine, Role
 from opmark.schema.measurement import Cache, Measurement
 from opmark.schema.record import Record
@@ -18,54 +18,54 @@ from opmark.units import count_noun, percent, significant
 
 MOST = 120
 _BINS = (8, 48)
-"""Bins of the histogram, at least and at most."""
+"""Least and greatest number of bins of the histogram."""
 _FLAT = 3.0
-"""Times the stretch of the others: an outlier further off would press them flat."""
+"""The axis is cut if outliers make it longer than this number of times the range of the other samples."""
 _AIR = 0.02
 _SERIES: tuple[tuple[str, Role], ...] = (("samples", "data"), ("clock held down", "data"), ("outliers", "alarm"))
-"""A sample is in the last of them that fits."""
+"""Series; a sample belongs to the last one that matches."""
 _PLAIN, _HELD, _OUTLIER = range(3)
 
 
 class Sample(NamedTuple):
     place: int
-    """Its place among all samples of the row, from 1."""
+    """Position among all samples of the row, from 1."""
     value: float
     process: int
     number: int
-    """Among those of its process, from 1."""
+    """Position among the samples of its process, from 1."""
     kind: int
-    """Its place in the series."""
+    """Index of its series."""
     held: bool
 
 
 def samples(row: Row, quantity: str = "", cache: Cache | None = None, *, most: int = MOST) -> Chart:
-    """The samples of the headline, or of the quantity that is named, in one state of the caches. The row has its whole
-    records. `most`: number of points that are drawn, without outliers if these are many."""
+    """Return the chart of the samples of the headline, or of another quantity, in one state of the caches. The row
+    needs its whole records. `most` is the number of points; many outliers may add to it."""
     timing = row.timing(quantity, cache) if quantity else row.headline
     which = (quantity or (timing.quantity if timing else ""), cache or (timing.cache if timing else None))
     found = [(record, m) for record in row.records if (m := record.measurement(which[0] or None, which[1]))]
-    taken = list(_taken(found))
-    finite = [sample for sample in taken if math.isfinite(sample.value)]
-    drawn, limit = thinned(finite, most), _limit(finite)
+    every = list(_all_samples(found))
+    finite = [sample for sample in every if math.isfinite(sample.value)]
+    points, limit = thin_out(finite, most), _limit(finite)
     name = " ".join(filter(None, which))
     return Chart(
         id=address("samples", row.key, *filter(None, which)),
-        title=f"Samples of {called(row)}" + (f", {name}" if name else ""),
+        title=f"Samples of {row_label(row)}" + (f", {name}" if name else ""),
         about="Samples in the order taken, all of them in the histogram; the line is the median, the stretch around it "
         "where that may lie.",
         kind="samples",
         x=Axis("sample", "count", "linear"),
         y=Axis(name, unit_of(which[0]), "linear", most=limit),
-        series=tuple(_series(drawn)),
-        rules=(*_centre(timing), *_processes(taken)),
-        notes=(*_left_out(row, taken, finite, drawn), *_beyond(finite, limit), *_cautions([m for _, m in found])),
+        series=tuple(_series(points)),
+        rules=(*_centre(timing), *_processes(every)),
+        notes=(*_left_out(row, every, finite, points), *_beyond(finite, limit), *_cautions([m for _, m in found])),
         spread=_spread([sample.value for sample in finite], limit),
     )
 
 
-def _taken(found: Sequence[tuple[Record, Measurement]]) -> Iterator[Sample]:
-    """Processes one after the other; an outlier is one among the samples of its process."""
+def _all_samples(found: Sequence[tuple[Record, Measurement]]) -> Iterator[Sample]:
+    """Yield the samples of one process after the other; outliers are found within each process."""
     place = 0
     for record, m in found:
         held, finite = set(m.throttled), [value for value in m.samples if math.isfinite(value)]
@@ -76,20 +76,20 @@ def _taken(found: Sequence[tuple[Record, Measurement]]) -> Iterator[Sample]:
             yield Sample(place, value, record.task.settings.process, i + 1, kind, i in held)
 
 
-def thinned(found: Sequence[Sample], most: int) -> list[Sample]:
-    """All outliers, and so many of the others, evenly, that there are `most` together; at least half of `most`, so that
-    outliers never stand alone."""
+def thin_out(found: Sequence[Sample], most: int) -> list[Sample]:
+    """Return all outliers, and of the others so many at equal distances that there are `most` together, but at least
+    half of `most`, so that there are never outliers alone."""
     if len(found) <= most:
         return list(found)
     others = [sample for sample in found if sample.kind != _OUTLIER]
     room = min(max(most - (len(found) - len(others)), most // 2, 1), len(others))
     step = (len(others) - 1) / max(room - 1, 1)
-    kept = {others[round(i * step)].place for i in range(room)}
-    return [sample for sample in found if sample.kind == _OUTLIER or sample.place in kept]
+    picked = {others[round(i * step)].place for i in range(room)}
+    return [sample for sample in found if sample.kind == _OUTLIER or sample.place in picked]
 
 
 def _limit(found: Sequence[Sample]) -> float | None:
-    """Where the axis ends if outliers would press everything else flat: a little above the slowest of the others."""
+    """Return the end of the axis if outliers would flatten all other samples: a little above the slowest of these."""
     usual = [sample.value for sample in found if sample.kind != _OUTLIER]
     if not usual or len(usual) == len(found):
         return None
@@ -106,7 +106,7 @@ def _beyond(found: Sequence[Sample], limit: float | None) -> Iterator[str]:
 
 
 def _spread(values: Sequence[float], limit: float | None) -> tuple[HistogramBin, ...]:
-    """Stretches of the same length."""
+    """Return bins of equal width."""
     low = min(values, default=0.0)
     high = max(values, default=0.0) if limit is None else limit
     step = (high - low) / (bins := min(_BINS[1], max(_BINS[0], math.ceil(2 * len(values) ** 0.5))))
@@ -116,10 +116,10 @@ def _spread(values: Sequence[float], limit: float | None) -> tuple[HistogramBin,
     return tuple(HistogramBin(low + k * step, low + (k + 1) * step, numbers[k]) for k in range(bins))
 
 
-def _series(drawn: Sequence[Sample]) -> Iterator[ChartSeries]:
-    several = len({sample.process for sample in drawn}) > 1
+def _series(points: Sequence[Sample]) -> Iterator[ChartSeries]:
+    several = len({sample.process for sample in points}) > 1
     for kind, (name, role) in enumerate(_SERIES):
-        marks = tuple(_mark(sample, several) for sample in drawn if sample.kind == kind)
+        marks = tuple(_mark(sample, several) for sample in points if sample.kind == kind)
         if marks:
             yield ChartSeries(name, marks, "points", role)
 
@@ -138,30 +138,30 @@ def _centre(timing: Timing | None) -> Iterator[ReferenceLine]:
         yield ReferenceLine("y", timing.low, "interval of the median", timing.high)
 
 
-def _processes(taken: Sequence[Sample]) -> Iterator[ReferenceLine]:
-    """Where the next one begins."""
-    for before, after in pairwise(taken):
+def _processes(every: Sequence[Sample]) -> Iterator[ReferenceLine]:
+    """Yield a rule where the next process begins."""
+    for before, after in pairwise(every):
         if after.number == 1:
             yield ReferenceLine("x", (before.place + after.place) / 2, f"process {after.process}")
 
 
-def _left_out(row: Row, taken: Sequence[Sample], finite: Sequence[Sample], drawn: Sequence[Sample]) -> Iterator[str]:
-    if not taken:
+def _left_out(row: Row, every: Sequence[Sample], finite: Sequence[Sample], points: Sequence[Sample]) -> Iterator[str]:
+    if not every:
         yield f"nothing was measured: {row.status}" + (f": {row.reason}" if row.reason else "")
-    if len(finite) < len(taken):
-        yield f"{count_noun(len(taken) - len(finite), 'sample')} left out: not a number"
+    if len(finite) < len(every):
+        yield f"{count_noun(len(every) - len(finite), 'sample')} left out: not a number"
     outliers = sum(sample.kind == _OUTLIER for sample in finite)
-    if len(drawn) < len(finite):
+    if len(points) < len(finite):
         among = f", {count_noun(outliers, 'outlier')} among them" if outliers else ""
-        yield f"{len(drawn)} of {len(finite)} samples drawn{among}"
+        yield f"{len(points)} of {len(finite)} samples drawn{among}"
     elif outliers:
         yield f"{count_noun(outliers, 'outlier')}, {percent(outliers / len(finite))} of the samples"
 
 
 def _cautions(measurements: Sequence[Measurement]) -> Iterator[str]:
-    """As the first process that has it says it."""
+    """Yield each caution as in the first process that has it."""
     every = [caution for m in measurements for caution in {c.code: c for c in m.cautions}.values()]
-    often = Counter(caution.code for caution in every)
+    counts = Counter(caution.code for caution in every)
     for code, caution in {caution.code: caution for caution in reversed(every)}.items():
-        more = f" (in {often[code]} of {len(measurements)} processes)" if len(measurements) > 1 else ""
+        more = f" (in {counts[code]} of {len(measurements)} processes)" if len(measurements) > 1 else ""
         yield f"{code}: {caution.message}" + (f"; {caution.hint}" if caution.hint else "") + more

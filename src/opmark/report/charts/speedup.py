@@ -1,4 +1,4 @@
-"""Framework against framework: the same case on several backends of the same hardware."""
+"""Charts of speed-ups of the same case: between backends, by fusion, and by the number of threads."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from opmark.report.charts.elements import (
     NOWHERE,
     ChartHardware,
     Factor,
-    Ways,
+    WayNames,
     address,
-    alone,
-    beside,
-    called,
     doubts,
     ends,
-    faster,
-    listed,
-    measured,
-    places,
-    timed,
+    group_comparable,
+    hardware_by_environment,
+    is_usable_time,
+    name_few,
+    needs_log_axis,
+    note_one_process,
+    row_label,
+    speedup_factor,
     unique,
-    wide,
+    usable_headline,
 )
 from opmark.schema.chart import Axis, Chart, ChartSeries, Mark, ReferenceLine
 from opmark.schema.measurement import Cache
@@ -36,15 +36,15 @@ from opmark.stats import log_interval
 from opmark.units import count_noun
 
 MOST_CASES = 25
-"""In one picture: those that backends differ most in."""
+"""Number of cases in a chart: those in which backends differ most."""
 ENOUGH = 0.5
-"""Who has less than this part of the cases is left out of the mean: only what all have counts there."""
+"""Share of the cases that a backend needs to be part of the mean, which is over the cases that all have."""
 
 Key = tuple[str, Cache]
 
 
 class MeasurementMode(NamedTuple):
-    """How it was measured: what differs in this is no race of frameworks."""
+    """The way of measuring; only rows with the same one are compared."""
 
     threads: int
     mode: str
@@ -52,12 +52,12 @@ class MeasurementMode(NamedTuple):
 
 
 class Race(NamedTuple):
-    """One case, and who measured the same quantity of it."""
+    """One case, and its times of the same quantity on several backends."""
 
     row: Row
-    """The first, after which it is named."""
+    """The first row, which names the case."""
     times: dict[str, tuple[Row, Timing]]
-    """By backend and implementation."""
+    """Rows and timings by backend and implementation."""
 
     @property
     def spread(self) -> float:
@@ -67,15 +67,15 @@ class Race(NamedTuple):
 
 @dataclass
 class _Field:
-    """Races that can stand in one picture: one place and way to measure, one quantity and state of the caches."""
+    """The races of one chart: the same hardware, way of measuring, quantity and state of the caches."""
 
     place: ChartHardware
     way: MeasurementMode
     key: Key
     name: str = ""
-    """Name of the way, where there are several."""
+    """Name of the way of measuring, if there are several."""
     without: dict[str, None] = field(default_factory=dict)
-    """Who ran its cases and has no such quantity."""
+    """Backends that ran its cases without this quantity."""
     races: list[Race] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -86,55 +86,55 @@ def frameworks(run_view: RunView) -> list[Chart]:
 
 
 def _fields(run_view: RunView) -> list[_Field]:
-    where, ways, found = places(run_view), Ways(), dict[tuple[str, MeasurementMode, Key], _Field]()
+    where, ways, found = hardware_by_environment(run_view), WayNames(), dict[tuple[str, MeasurementMode, Key], _Field]()
     unlike: dict[tuple[str, MeasurementMode], list[str]] = {}
     for (key, way, _), rows in _same_case(run_view, where).items():
         if len({row.backend for row in rows}) < 2:
             continue
         place = where.get(rows[0].environment, NOWHERE)
-        for shared in (keys := _shared(rows)):
+        for shared in (keys := _shared_keys(rows)):
             own = found.setdefault((key, way, shared), _Field(place, way, shared))
             own.races.append(_race(rows, shared, ways, own.without))
         if not keys:
             unlike.setdefault((key, way), []).append(rows[0].name)
     for (key, way, _), own in found.items():
         if names := unlike.pop((key, way), []):
-            own.notes.append(f"left out: no quantity that two of them measured of {listed(names)}")
+            own.notes.append(f"left out: no quantity that two of them measured of {name_few(names)}")
     _name_ways(list(found.values()))
-    _tell_failures(run_view, list(found.values()))
+    _note_failures(run_view, list(found.values()))
     return list(found.values())
 
 
 def _same_case(run_view: RunView, where: dict[str, ChartHardware]) -> dict[tuple[str, MeasurementMode, str], list[Row]]:
-    """What went well, by place, way and case; the hardware is the same, so that it is a race of frameworks."""
+    """Return successful rows by hardware, way of measuring and case."""
     found: dict[tuple[str, MeasurementMode, str], list[Row]] = {}
     for row in run_view.rows:
-        if row.status == "ok" and any(map(timed, row.timings)):
+        if row.status == "ok" and any(map(is_usable_time, row.timings)):
             place, way = where.get(row.environment, NOWHERE), MeasurementMode(row.threads, row.mode, row.effort)
             found.setdefault((place.key, way, row.case), []).append(row)
     return found
 
 
-def _shared(rows: Sequence[Row]) -> list[Key]:
-    """What is the first number of anybody and two backends have, and the first that all have: where one framework
-    cannot tell what others can, these are still held against each other."""
+def _shared_keys(rows: Sequence[Row]) -> list[Key]:
+    """Return the headlines that at least two backends have, and the first quantity that all have: backends are compared
+    in a quantity even if one framework cannot measure it."""
     having: dict[Key, dict[str, None]] = {}
     for row in rows:
-        for timing in filter(timed, row.timings):
+        for timing in filter(is_usable_time, row.timings):
             having.setdefault((timing.quantity, timing.cache), {})[row.backend] = None
     every = {row.backend for row in rows}
-    firsts = (next((t.quantity, t.cache) for t in row.timings if timed(t)) for row in rows)
+    firsts = (next((t.quantity, t.cache) for t in row.timings if is_usable_time(t)) for row in rows)
     found = [key for key in firsts if len(having[key]) > 1]
     found += [key for key, backends in having.items() if len(backends) == len(every)][:1]
     return list(dict.fromkeys(found))
 
 
-def _race(rows: Sequence[Row], key: Key, ways: Ways, without: dict[str, None]) -> Race:
-    """Where one backend measured with several seeds, the first is taken."""
+def _race(rows: Sequence[Row], key: Key, ways: WayNames, without: dict[str, None]) -> Race:
+    """Return the race of a case; of several seeds of one backend, the first counts."""
     times: dict[str, tuple[Row, Timing]] = {}
     for row in rows:
         timing = row.timing(*key)
-        if timing is not None and timed(timing):
+        if timing is not None and is_usable_time(timing):
             times.setdefault(ways.name(row), (row, timing))
         else:
             without[row.backend] = None
@@ -142,20 +142,20 @@ def _race(rows: Sequence[Row], key: Key, ways: Ways, without: dict[str, None]) -
 
 
 def _name_ways(fields: Sequence[_Field]) -> None:
-    """Modes and efforts are told where there are several."""
+    """Name modes and efforts if there are several."""
     several = [len({own.way[i] for own in fields}) > 1 for i in range(len(MeasurementMode._fields))]
     for own in fields:
-        told = [own.way.mode or "no mode"] if several[1] else []
-        told += [own.way.effort] if several[2] else []
-        own.name = "".join(f", {word}" for word in told)
+        words = [own.way.mode or "no mode"] if several[1] else []
+        words += [own.way.effort] if several[2] else []
+        own.name = "".join(f", {word}" for word in words)
 
 
-def _tell_failures(run_view: RunView, fields: Sequence[_Field]) -> None:
-    """A backend that fails what others do is no faster: it is named, beneath the first picture."""
+def _note_failures(run_view: RunView, fields: Sequence[_Field]) -> None:
+    """Add a note to the first chart on backends that failed cases of others."""
     done = {row.case for row in run_view.rows if row.status == "ok"}
-    failed = [f"{called(row)} ({row.status})" for row in run_view.rows if row.failed and row.case in done]
+    failed = [f"{row_label(row)} ({row.status})" for row in run_view.rows if row.failed and row.case in done]
     if fields and failed:
-        fields[0].notes.append(f"failed where others did not: {listed(failed)}")
+        fields[0].notes.append(f"failed where others did not: {name_few(failed)}")
 
 
 def _bars(own: _Field) -> Chart:
@@ -165,7 +165,7 @@ def _bars(own: _Field) -> Chart:
     for y, race in enumerate(races):
         for name, (row, timing) in race.times.items():
             marks[name].append(_bar(race, y, row, timing))
-    logarithmic = wide([mark.x for found in marks.values() for mark in found], LINEAR)
+    logarithmic = needs_log_axis([mark.x for found in marks.values() for mark in found], LINEAR)
     quantity, cache = own.key
     notes = ["the axis is logarithmic: compare the ends of bars, not their lengths"] if logarithmic else []
     if more := len(own.races) - len(races):
@@ -173,8 +173,8 @@ def _bars(own: _Field) -> Chart:
             f"left out: {units.count_noun(more, 'case')} in which they differ less; choose operators to see all"
         )
     if own.without:
-        notes.append(f"no {quantity}, {cache}, of {listed(list(own.without))}: not in this race")
-    notes += alone(timing for race in races for _, timing in race.times.values())
+        notes.append(f"no {quantity}, {cache}, of {name_few(list(own.without))}: not in this race")
+    notes += note_one_process(timing for race in races for _, timing in race.times.values())
     return Chart(
         id=address("frameworks", own.place.name, str(own.way.threads), quantity, cache, own.name),
         title=f"Backends on {_on(own)}: {quantity}, {cache}{own.name}",
@@ -192,22 +192,22 @@ def _names(races: Sequence[Race]) -> tuple[str, ...]:
 
 
 def _on(own: _Field) -> str:
-    """A processor's name tells its threads; where these are not those of the case, it is said."""
-    said = own.place.name.endswith(f"×{own.way.threads}") or "×" not in own.place.name
-    return own.place.name if said else f"{own.place.name} ({units.count_noun(own.way.threads, 'thread')})"
+    """Return the name of the hardware, with the number of threads if that of its name is another one."""
+    named = own.place.name.endswith(f"×{own.way.threads}") or "×" not in own.place.name
+    return own.place.name if named else f"{own.place.name} ({units.count_noun(own.way.threads, 'thread')})"
 
 
 def _bar(race: Race, y: int, row: Row, timing: Timing) -> Mark:
     fastest = min(other.median or math.inf for _, other in race.times.values())
     slower = (timing.median or 0) / fastest
-    said = "the fastest" if slower == 1 else f"{units.significant(slower)} times the fastest"
+    rank = "the fastest" if slower == 1 else f"{units.significant(slower)} times the fastest"
     low, high = ends(timing)
-    note = "; ".join(filter(None, [said, doubts(timing)]))
-    return Mark(timing.median or 0, y, called(row), low, high, link=row.key, note=note)
+    note = "; ".join(filter(None, [rank, doubts(timing)]))
+    return Mark(timing.median or 0, y, row_label(row), low, high, link=row.key, note=note)
 
 
 def _summary(own: _Field) -> Iterator[Chart]:
-    """Geometric means over the cases that all have; of fewer than two cases there is nothing to sum up."""
+    """Yield the chart of geometric means over the cases that all backends have, if there are two or more."""
     names, races, dropped = _common(own.races)
     if len(names) < 2 or len(races) < 2:
         return
@@ -224,7 +224,7 @@ def _summary(own: _Field) -> Iterator[Chart]:
         about=f"Geometric mean of the time relative to {base}: above 1 is slower. Intervals are of the mean, were "
         "these cases drawn from many; single ones spread further, see the numbers.",
         kind="bars",
-        x=Axis(f"time relative to {base}", "ratio", "log" if wide([*values, 1.0], LINEAR) else "linear"),
+        x=Axis(f"time relative to {base}", "ratio", "log" if needs_log_axis([*values, 1.0], LINEAR) else "linear"),
         y=Axis("backend", "", "category", tuple(name for _, name in means)),
         series=(ChartSeries("geometric mean", tuple(marks), "bars"),),
         rules=(ReferenceLine("x", 1.0, f"as fast as {base}"),),
@@ -233,7 +233,8 @@ def _summary(own: _Field) -> Iterator[Chart]:
 
 
 def _common(races: Sequence[Race]) -> tuple[list[str], list[Race], list[str]]:
-    """Who is compared, the one with the most cases first; the races that all of them are in; who is left out."""
+    """Return the names that are compared, the one with the most cases first; the races that all of them are in; and the
+    names that are left out."""
     counts: dict[str, int] = {}
     for race in races:
         for name in race.times:
@@ -267,11 +268,11 @@ def _mean(name: str, base: str, races: Sequence[Race]) -> tuple[float, float | N
     return math.exp(sum(map(math.log, ratios)) / len(ratios)), low, high
 
 
-# Ways to compute the same case on the same backend: how many times as fast as the unfused one.
+# Implementations of the same case on the same backend, compared with the unfused one.
 
 _BASE = "unfused"
 _MOST_FUSED = 40
-"""Rows."""
+"""Number of cases in the chart."""
 
 
 class _FusionRow(NamedTuple):
@@ -284,28 +285,28 @@ class _FusionRow(NamedTuple):
 
 
 def fused(run_view: RunView) -> list[Chart]:
-    groups = beside(run_view.rows, _same_but_fusion, lambda row: row.implementation)
+    groups = group_comparable(run_view.rows, _same_but_fusion, lambda row: row.implementation)
     lines = sorted((line for group in groups if (line := _row(group))), key=lambda line: -line.effect)
     if not lines:
         return []
-    drawn = lines[:_MOST_FUSED]
-    where, what = {_where(line.base) for line in drawn}, {_what(line.base) for line in drawn}
-    series = _fused_series(drawn)
-    told = f" on {next(iter(where))}" if len(where) == 1 else ""
+    top = lines[:_MOST_FUSED]
+    where, what = {_where(line.base) for line in top}, {_what(line.base) for line in top}
+    series = _fused_series(top)
+    shared = f" on {next(iter(where))}" if len(where) == 1 else ""
     same = [*([series[0].name] if len(series) == 1 else []), *(what if len(what) == 1 else [])]
-    told += f": {', '.join(same)}" if same else ""
-    logarithmic = wide([1.0, *(mark.x for one in series for mark in one.marks)], LINEAR)
+    shared += f": {', '.join(same)}" if same else ""
+    logarithmic = needs_log_axis([1.0, *(mark.x for one in series for mark in one.marks)], LINEAR)
     return [
         Chart(
             id="fused",
-            title=f"Fused against unfused{told}",
+            title=f"Fused against unfused{shared}",
             about="How many times as fast as its base each way to compute a case is; intervals are those of both.",
             kind="bars",
             x=Axis("times as fast", "ratio", "log" if logarithmic else "linear"),
-            y=Axis("", "", "category", tuple(_name(line, len(where) > 1, len(what) > 1) for line in drawn)),
+            y=Axis("", "", "category", tuple(_name(line, len(where) > 1, len(what) > 1) for line in top)),
             series=series,
             rules=(ReferenceLine("x", 1.0, "as fast as the base"),),
-            notes=(*_notes(lines, len(groups)), *alone(_timings(drawn))),
+            notes=(*_notes(lines, len(groups)), *note_one_process(_timings(top))),
         )
     ]
 
@@ -315,18 +316,18 @@ def _same_but_fusion(row: Row) -> Hashable:
 
 
 def _row(group: list[Row]) -> _FusionRow | None:
-    """None where nothing can be held against the base."""
-    numbered = sorted((row for row in group if measured(row)), key=lambda row: row.implementation != _BASE)
+    """Return a row of the chart, or None if nothing can be compared with the base."""
+    numbered = sorted((row for row in group if usable_headline(row)), key=lambda row: row.implementation != _BASE)
     if len(numbered) < 2:
         return None
     base = numbered[0]
-    pairs = [(row, faster(measured(base), measured(row))) for row in numbered[1:]]
+    pairs = [(row, speedup_factor(usable_headline(base), usable_headline(row))) for row in numbered[1:]]
     known = [(row, factor) for row, factor in pairs if factor]
     return _FusionRow(base, known) if known else None
 
 
 def _where(base: Row) -> str:
-    """What is beside each other differs in its implementation, so that it is told without."""
+    """Return the place of a row without its implementation, in which the compared rows differ."""
     way = way_of(base.backend, base.implementation)
     return base.where.replace(f"{base.backend}{way}", base.backend, 1)
 
@@ -336,8 +337,8 @@ def _what(row: Row) -> str:
 
 
 def _name(line: _FusionRow, where: bool, what: bool) -> str:
-    """Short, as there is little room: where and what is in the title, if it is the same for all. The base is told where
-    it is not the usual one."""
+    """Return a short name: backend and quantity only if they differ between lines, and the base if it is not
+    `unfused`."""
     base = line.base
     parts = [f" on {_where(base)}" if where else "", f", {_what(base)}" if what else ""]
     return base.name + "".join(parts) + ("" if base.implementation == _BASE else f", against {base.implementation}")
@@ -352,7 +353,7 @@ def _fused_series(lines: list[_FusionRow]) -> tuple[ChartSeries, ...]:
     found: dict[str, list[Mark]] = {}
     for place, line in enumerate(lines):
         for row, factor in line.others:
-            label = f"{called(row)}, against {line.base.implementation}"
+            label = f"{row_label(row)}, against {line.base.implementation}"
             mark = Mark(factor.value, place, label, factor.low, factor.high, link=row.key, note=_what(row))
             found.setdefault(row.implementation, []).append(mark)
     return tuple(ChartSeries(name, tuple(marks), "bars") for name, marks in found.items())
@@ -366,18 +367,20 @@ def _notes(lines: list[_FusionRow], groups: int) -> Iterator[str]:
         yield f"{lacking} left out: fewer than two implementations have a usable number of the same quantity"
 
 
-# The same case with more threads: how many times as fast.
+# Thread scaling: the same case with more threads.
 
 _MOST_THREAD_SERIES = 12
-"""Series."""
+"""Number of series in the chart."""
 
 
 def threads(run_view: RunView) -> list[Chart]:
-    groups = beside((row for row in run_view.rows if measured(row)), _same_but_threads, lambda row: row.threads)
+    groups = group_comparable(
+        (row for row in run_view.rows if usable_headline(row)), _same_but_threads, lambda row: row.threads
+    )
     found = sorted((series for group in groups if (series := _thread_series(group))), key=lambda one: -len(one.marks))
     if not found:
         return []
-    drawn = found[:_MOST_THREAD_SERIES]
+    top = found[:_MOST_THREAD_SERIES]
     more = len(found) - _MOST_THREAD_SERIES
     return [
         Chart(
@@ -387,14 +390,14 @@ def threads(run_view: RunView) -> list[Chart]:
             kind="plot",
             x=Axis("threads", "count", "log2"),
             y=Axis("times as fast", "ratio", "log2"),
-            series=(*drawn, *_ideal(drawn)),
+            series=(*top, *_ideal(top)),
             notes=(
                 *(
                     [f"{count_noun(more, 'more case')} not drawn: those with most thread counts are"]
                     if more > 0
                     else []
                 ),
-                *alone(row.headline for group in groups for row in group),
+                *note_one_process(row.headline for group in groups for row in group),
             ),
         )
     ]
@@ -407,22 +410,22 @@ def _same_but_threads(row: Row) -> Hashable:
 
 
 def _thread_series(group: list[Row]) -> ChartSeries | None:
-    """By the number of threads; the first is what the others are held against."""
+    """Return the speed-up over the number of threads, relative to the fewest threads."""
     ordered = sorted((row for row in group if row.threads > 0), key=lambda row: row.threads)
     if len(ordered) < 2:
         return None
     first = ordered[0]
-    pairs = [(row, faster(first.headline, row.headline)) for row in ordered]
-    marks = [Mark(row.threads, factor.value, called(row), factor.low, factor.high, link=row.key)
+    pairs = [(row, speedup_factor(first.headline, row.headline)) for row in ordered]
+    marks = [Mark(row.threads, factor.value, row_label(row), factor.low, factor.high, link=row.key)
              for row, factor in pairs if factor]  # fmt: skip
     name = f"{first.name} on {first.backend}{way_of(first.backend, first.implementation)}"
     return ChartSeries(name, tuple(marks), "band")
 
 
-def _ideal(drawn: list[ChartSeries]) -> Iterator[ChartSeries]:
-    """One for each number of threads that is a base here."""
-    reach = {base: max(one.marks[-1].x for one in drawn if one.marks[0].x == base)
-             for base in sorted({one.marks[0].x for one in drawn})}  # fmt: skip
+def _ideal(top: list[ChartSeries]) -> Iterator[ChartSeries]:
+    """Yield an ideal line for each number of threads that is a base."""
+    reach = {base: max(one.marks[-1].x for one in top if one.marks[0].x == base)
+             for base in sorted({one.marks[0].x for one in top})}  # fmt: skip
     for base, most in reach.items():
         name = "ideal" if len(reach) == 1 else f"ideal from {count_noun(int(base), 'thread')}"
         yield ChartSeries(name, (Mark(base, 1.0), Mark(most, most / base)), "line", "guide")

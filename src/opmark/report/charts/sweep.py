@@ -1,4 +1,4 @@
-"""Time and rate over size, for cases that differ in their sizes only."""
+"""Charts of time and rate over size, for chains of cases that differ in their sizes only."""
 
 from __future__ import annotations
 
@@ -18,58 +18,58 @@ from opmark.analysis.rows import Row, RunView, Timing
 from opmark.plugin.param import Param
 from opmark.plugin.registry import parameters_of
 from opmark.report.charts.elements import (
-    Left,
-    Ways,
+    LeftOutCounter,
+    WayNames,
     address,
-    alone,
-    called,
     doubts,
     ends,
-    listed,
-    timed,
+    is_usable_time,
+    name_few,
+    note_one_process,
+    row_label,
     unique,
-    why_out,
+    why_left_out,
 )
 from opmark.schema.chart import Axis, Chart, ChartSeries, Mark
 
 # Chains: cases of one operator that differ in one size only, or in sizes that grow together.
 
 FEWEST = 3
-"""Sizes of a chain: two points are always a line."""
+"""Least number of sizes of a chain, because two points are always a line."""
 _MOST_PAIRED = 4
-"""Sizes that vary, up to which each two of them are tried together: it costs a look at all cases."""
+"""Number of varying sizes up to which all pairs of them are tried, each of which takes a pass over all cases."""
 _SIZES = ("size", "bytes")
 _WHOLE = "shape"
-"""Kinds of parameters that say how much."""
+"""Kinds of parameters that are sizes."""
 
 Sizes = dict[str, int]
-"""By parameter, of a shape by parameter and place: `M`, `shape.0`."""
+"""Sizes by parameter; those of a shape by parameter and position: `M`, `shape.0`."""
 
 
 class Chain(NamedTuple):
     op: str
     phase: str
-    """With the inputs whose gradients are computed, where these are chosen."""
+    """Phase, with the inputs whose gradients are computed if only some are."""
     dtype: str
     moving: tuple[str, ...]
     """The sizes that differ, named as in `Sizes`."""
     fixed: str
-    """The other sizes and parameters, as people read them."""
+    """The other sizes and parameters as text."""
     cases: tuple[str, ...]
-    """Ids, by what they move."""
+    """Ids of cases in the order of their sizes."""
     values: tuple[tuple[int, ...], ...]
-    """Values of the moving sizes, one case each."""
+    """Values of the moving sizes of each case."""
 
 
 class _ChainCase(NamedTuple):
     row: Row
     sizes: Sizes
     rest: tuple[str, ...]
-    """Parameters that are no sizes."""
+    """Parameters other than sizes, as texts."""
 
 
 def chains(rows: Iterable[Row]) -> list[Chain]:
-    """The longest first within each operator; a case is in one of them at most."""
+    """Return chains, the longest of each operator first; a case belongs to one chain at most."""
     alike: dict[tuple[Any, ...], list[_ChainCase]] = {}
     known: dict[str, dict[str, Param]] = {}
     for row in {row.case: row for row in rows}.values():
@@ -78,15 +78,15 @@ def chains(rows: Iterable[Row]) -> list[Chain]:
         sizes, rest = _split(row.params, known[row.op])
         key = (row.op, row.phase_text, rest, tuple(sizes))
         alike.setdefault(key, []).append(_ChainCase(row, sizes, rest))
-    return [chain for group in alike.values() if len(group) >= FEWEST for chain in _of_group(group)]
+    return [chain for group in alike.values() if len(group) >= FEWEST for chain in _find_chains(group)]
 
 
 def _split(params: dict[str, Any], known: dict[str, Param]) -> tuple[Sizes, tuple[str, ...]]:
-    """The sizes, and everything else as texts."""
+    """Split parameters into sizes, and all others as texts."""
     sizes: Sizes = {}
     rest = []
     for name, value in params.items():
-        kind = known[name].kind if name in known else _guessed(value)
+        kind = known[name].kind if name in known else _guess_kind(value)
         if kind in _SIZES and _is_size(value):
             sizes[name] = value
         elif kind == _WHOLE and isinstance(value, list) and all(map(_is_size, value)):
@@ -100,40 +100,42 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _guessed(value: object) -> str:
-    """For an operator that is not installed, whole numbers may be sizes."""
+def _guess_kind(value: object) -> str:
+    """Return the likely kind of a parameter of an operator that is not installed: whole numbers may be sizes."""
     if isinstance(value, list):
         return _WHOLE
     return _SIZES[0] if _is_size(value) else ""
 
 
-def _of_group(cases: Sequence[_ChainCase]) -> list[Chain]:
-    """What has the most sizes is taken first, and what is left is looked at again."""
+def _find_chains(cases: Sequence[_ChainCase]) -> list[Chain]:
+    """Return the chains of a group: the longest first, then those that its remaining cases form."""
     names = list(cases[0].sizes)
     varying = [name for name in names if len({case.sizes[name] for case in cases}) > 1]
     found: list[tuple[tuple[str, ...], list[_ChainCase]]] = []
     for moving in _candidates(varying):
-        found += [(moving, own) for own in _along(cases, moving, varying) if len(own) >= FEWEST]
+        found += [(moving, own) for own in _group_along(cases, moving, varying) if len(own) >= FEWEST]
     found.sort(key=lambda pair: -len(pair[1]))
-    taken: set[str] = set()
+    used: set[str] = set()
     made = []
     for moving, own in found:
-        free = [case for case in own if case.row.case not in taken]
+        free = [case for case in own if case.row.case not in used]
         if len(free) >= FEWEST:
             made.append(_chain(free, moving, varying))
-            taken.update(case.row.case for case in free)
+            used.update(case.row.case for case in free)
     return made
 
 
 def _candidates(varying: Sequence[str]) -> list[tuple[str, ...]]:
-    """Which sizes may be the ones that move: one, all, and two where there are few."""
+    """Return the sets of sizes that may move together: each one, all, and all pairs if there are few."""
     singles: list[tuple[str, ...]] = [(name,) for name in varying]
     pairs: list[tuple[str, ...]] = list(combinations(varying, 2)) if 2 < len(varying) <= _MOST_PAIRED else []
     return [*singles, *([tuple(varying)] if len(varying) > 1 else []), *pairs]
 
 
-def _along(cases: Sequence[_ChainCase], moving: tuple[str, ...], varying: Sequence[str]) -> list[list[_ChainCase]]:
-    """Cases that are the same but for the moving sizes, which keep their proportions."""
+def _group_along(
+    cases: Sequence[_ChainCase], moving: tuple[str, ...], varying: Sequence[str]
+) -> list[list[_ChainCase]]:
+    """Return groups of cases that differ only in the moving sizes, which keep their proportions."""
     fixed = [name for name in varying if name not in moving]
     found: dict[tuple[int, ...], list[_ChainCase]] = {}
     alone = len(moving) == 1
@@ -152,7 +154,7 @@ def _proportions(values: list[int]) -> list[int]:
 
 def _chain(cases: Sequence[_ChainCase], moving: tuple[str, ...], varying: Sequence[str]) -> Chain:
     first, order = cases[0], sorted(cases, key=lambda case: case.sizes[moving[0]])
-    fixed = [f"{_called(name)}={first.sizes[name]}" for name in varying if name not in moving]
+    fixed = [f"{_size_name(name)}={first.sizes[name]}" for name in varying if name not in moving]
     others = [part for part in first.rest if not part.startswith("dtype=")]
     return Chain(
         first.row.op,
@@ -165,14 +167,14 @@ def _chain(cases: Sequence[_ChainCase], moving: tuple[str, ...], varying: Sequen
     )
 
 
-def _called(name: str) -> str:
-    """`shape[0]`, as programs write it."""
+def _size_name(name: str) -> str:
+    """Return the name of a size as programs write it: `shape[0]`."""
     parameter, dot, place = name.partition(".")
     return f"{parameter}[{place}]" if dot else name
 
 
-def whole(moving: Sequence[str]) -> str | None:
-    """The parameter whose places all moving sizes are, if it is a shape."""
+def shape_of(moving: Sequence[str]) -> str | None:
+    """Return the shape parameter of which all moving sizes are elements, or None."""
     found = {name.partition(".")[0] for name in moving if "." in name}
     return found.pop() if len(found) == 1 and all("." in name for name in moving) else None
 
@@ -180,13 +182,13 @@ def whole(moving: Sequence[str]) -> str | None:
 MOST_OPERATORS = 12
 """Number of operators that get figures: those with the most sizes."""
 MOST_SERIES = 8
-"""In one figure, the longest: more cannot be told apart."""
+"""Number of series in a figure, the longest ones; more cannot be distinguished."""
 MOST_SIZES = 40
-"""Points of one series: evenly taken from more, its ends among them."""
+"""Number of points of a series; of more, points at equal distances are taken, always with both ends."""
 _LARGEST = 10**300
-"""Elements: a shape may be any numbers, and more of them are no place on an axis."""
+"""Upper bound on the number of elements on an axis; a shape may contain any numbers."""
 COMPUTES = 4.0
-"""Operations a byte above which arithmetic is what a rate should tell of."""
+"""Operations per byte above which the rate that is shown is that of arithmetic."""
 
 _Marker = Callable[[float, "_Point"], "Mark | None"]
 
@@ -203,7 +205,7 @@ class _Point(NamedTuple):
 
 
 class _SweepLine(NamedTuple):
-    """A chain as one backend measured it, in one state of the caches."""
+    """The measurements of a chain by one backend in one state of the caches."""
 
     chain: Chain
     row: Row
@@ -212,11 +214,11 @@ class _SweepLine(NamedTuple):
 
 
 def sweep(run_view: RunView) -> list[Chart]:
-    """Two figures an operator and phase: time, and the rate that its bound is about."""
-    usable, left = [], Left()
+    """Return two figures for each operator and phase: time, and the rate of its limit, arithmetic or bandwidth."""
+    usable, left = [], LeftOutCounter()
     for row in run_view.rows:
-        if reason := why_out(row):
-            left.out(reason)
+        if reason := why_left_out(row):
+            left.add(reason)
         else:
             usable.append(row)
     operators = sorted(_lines(usable).items(), key=lambda pair: _length(pair[1]), reverse=True)
@@ -225,10 +227,9 @@ def sweep(run_view: RunView) -> list[Chart]:
               for chart in _charts(op, phase, lines, cases[op, phase])]  # fmt: skip
     if charts:
         more = [" ".join(key) for key, _ in operators[MOST_OPERATORS:]]
-        said = (
-            f"{units.count_noun(len(more), 'operator')} with fewer sizes left out: {listed(more)}; choose one to see it"
-        )
-        charts[0] = replace(charts[0], notes=(*charts[0].notes, *([said] if more else []), *left.notes()))
+        operators_left = units.count_noun(len(more), "operator")
+        note = f"{operators_left} with fewer sizes left out: {name_few(more)}; choose one to see it"
+        charts[0] = replace(charts[0], notes=(*charts[0].notes, *([note] if more else []), *left.notes()))
     return unique(charts)
 
 
@@ -238,21 +239,21 @@ def _lines(rows: Sequence[Row]) -> dict[tuple[str, str], list[_SweepLine]]:
         by_case.setdefault(row.case, []).append(row)
     found: dict[tuple[str, str], list[_SweepLine]] = {}
     for chain in chains(rows):
-        own = [line for line in _measured(chain, by_case) if len(line.points) >= FEWEST]
+        own = [line for line in _chain_lines(chain, by_case) if len(line.points) >= FEWEST]
         if own:
             found.setdefault((chain.op, chain.phase), []).extend(own)
     return found
 
 
-def _measured(chain: Chain, by_case: dict[str, list[Row]]) -> list[_SweepLine]:
-    """The headline in each state of the caches, by who measured it and how."""
+def _chain_lines(chain: Chain, by_case: dict[str, list[Row]]) -> list[_SweepLine]:
+    """Return the headline in each state of the caches, by backend and the way of measuring."""
     found: dict[tuple[object, ...], _SweepLine] = {}
     for case, size in zip(chain.cases, chain.values, strict=True):
         repeated: Counter[tuple[object, ...]] = Counter()
         for row in by_case[case]:
             quantity = row.timings[0].quantity
             for timing in row.timings:
-                if timing.quantity != quantity or not timed(timing):
+                if timing.quantity != quantity or not is_usable_time(timing):
                     continue
                 how = (row.backend, row.implementation, row.threads, row.effort, row.mode, row.seed, quantity,
                        timing.cache)  # fmt: skip
@@ -267,31 +268,31 @@ def _length(lines: Sequence[_SweepLine]) -> tuple[int, int]:
 
 
 def _charts(op: str, phase: str, lines: Sequence[_SweepLine], cases: int) -> Iterator[Chart]:
-    chosen, others = _chosen(lines)
-    shown = [line._replace(points=evenly(line.points)) for line in chosen]
+    chosen, others = _choose_lines(lines)
+    thin_lines = [line._replace(points=pick_evenly(line.points)) for line in chosen]
     every = _names([*chosen, *others])
-    names = every[: len(shown)]
+    names = every[: len(thin_lines)]
     lone = cases - len({case for line in lines for case in line.chain.cases})
-    notes = (*_left_out(every[len(shown) :], chosen, shown, lone), *alone(_timings(shown)))
-    across = _Across(shown)
+    notes = (*_left_out(every[len(thin_lines) :], chosen, thin_lines, lone), *note_one_process(_timings(thin_lines)))
+    across = _SizeAxis(thin_lines)
     title = op if phase == "forward" else f"{op} {phase}"
-    times = [_series(name, across.placed(line), _time) for name, line in zip(names, shown, strict=True)]
+    times = [_series(name, across.place_points(line), _time) for name, line in zip(names, thin_lines, strict=True)]
     yield Chart(address("sweep", op, phase), f"{title}: time over size",
                 "Time a call over size; the area is the interval of the median. Where it is flat, the launch is all.",
-                "plot", across.axis, _TIME, _drawn(times), notes=notes)  # fmt: skip
-    computing = _computes(shown)
-    rates = [_series(name, across.placed(line), _flops if computing else _bytes)
-             for name, line in zip(names, shown, strict=True)]  # fmt: skip
-    if drawn := _drawn(rates):
+                "plot", across.axis, _TIME, _without_empty(times), notes=notes)  # fmt: skip
+    computing = _computes(thin_lines)
+    rates = [_series(name, across.place_points(line), _flops if computing else _bytes)
+             for name, line in zip(names, thin_lines, strict=True)]  # fmt: skip
+    if rate_series := _without_empty(rates):
         axis = _ARITHMETIC if computing else _BANDWIDTH
         yield Chart(address("sweep", op, phase, "rate"), f"{title}: {axis.title} over size",
                     "What was reached at each size, with the interval of the median; it levels off at the limit.",
-                    "plot", across.axis, axis, drawn, notes=notes)  # fmt: skip
+                    "plot", across.axis, axis, rate_series, notes=notes)  # fmt: skip
 
 
-def _chosen(lines: Sequence[_SweepLine]) -> tuple[list[_SweepLine], list[_SweepLine]]:
-    """The lines that are drawn, and the others. The longest come first, but one of each backend and element type before
-    a second of any: what nobody sees at all is missed most."""
+def _choose_lines(lines: Sequence[_SweepLine]) -> tuple[list[_SweepLine], list[_SweepLine]]:
+    """Return the lines that are drawn, and the others. The longest are preferred, but one of each backend and element
+    type comes before a second of any."""
     ordered = sorted(lines, key=lambda line: -len(line.points))
     turns: Counter[tuple[str, str, str]] = Counter()
     ranked = []
@@ -309,25 +310,26 @@ def _timings(lines: Sequence[_SweepLine]) -> Iterator[Timing]:
 
 
 def _left_out(
-    others: Sequence[str], chosen: Sequence[_SweepLine], shown: Sequence[_SweepLine], lone: int
+    others: Sequence[str], chosen: Sequence[_SweepLine], thin_lines: Sequence[_SweepLine], lone: int
 ) -> Iterator[str]:
     if others:
-        yield f"left out: {len(others)} more series: {listed(others)}"
+        yield f"left out: {len(others)} more series: {name_few(others)}"
     if lone:
         yield f"left out: {units.count_noun(lone, 'case')} with fewer than {FEWEST} sizes that differ in one thing only"
-    if skipped := sum(len(line.points) for line in chosen) - sum(len(line.points) for line in shown):
-        yield f"left out: {units.count_noun(skipped, 'point')} between others, of series with more than {MOST_SIZES} sizes"
+    if skipped := sum(len(line.points) for line in chosen) - sum(len(line.points) for line in thin_lines):
+        points = units.count_noun(skipped, "point")
+        yield f"left out: {points} between others, of series with more than {MOST_SIZES} sizes"
 
 
-def evenly(points: Sequence[_Point]) -> list[_Point]:
-    """At most so many of them, the first and the last included."""
+def pick_evenly(points: Sequence[_Point]) -> list[_Point]:
+    """Return at most `MOST_SIZES` points at equal distances, always with the first and the last."""
     last = len(points) - 1
     if last < MOST_SIZES:
         return list(points)
     return [points[round(i * last / (MOST_SIZES - 1))] for i in range(MOST_SIZES)]
 
 
-def _drawn(found: Sequence[ChartSeries]) -> tuple[ChartSeries, ...]:
+def _without_empty(found: Sequence[ChartSeries]) -> tuple[ChartSeries, ...]:
     return tuple(series for series in found if series.marks)
 
 
@@ -337,12 +339,12 @@ def _computes(lines: Sequence[_SweepLine]) -> bool:
     return bool(known) and median(known) > COMPUTES
 
 
-class _Across:
-    """What sizes are told by: the parameter where all series move the same one, else the bytes that are moved."""
+class _SizeAxis:
+    """The axis of sizes: the parameter if all series move the same one, else the bytes moved."""
 
     def __init__(self, lines: Sequence[_SweepLine]) -> None:
         movers = {line.chain.moving for line in lines}
-        shapes = {whole(moving) for moving in movers}
+        shapes = {shape_of(moving) for moving in movers}
         equal = all(len(set(size)) == 1 for line in lines for size in line.chain.values)
         self._shape = shapes.pop() if len(shapes) == 1 else None
         self._equal = not self._shape and len(movers) == 1 and equal
@@ -354,7 +356,7 @@ class _Across:
         else:
             self.axis = Axis("bytes moved", "B", "log2")
 
-    def placed(self, line: _SweepLine) -> list[tuple[float, _Point]]:
+    def place_points(self, line: _SweepLine) -> list[tuple[float, _Point]]:
         found = ((self._place(point), point) for point in line.points)
         return sorted(((x, point) for x, point in found if x > 0), key=lambda pair: pair[0])
 
@@ -371,7 +373,7 @@ def _series(name: str, placed: Sequence[tuple[float, _Point]], mark: _Marker) ->
 
 def _time(x: float, point: _Point) -> Mark | None:
     low, high = ends(point.timing)
-    return Mark(x, point.timing.median or 0, called(point.row), low, high, link=point.row.key, note=_said(point))
+    return Mark(x, point.timing.median or 0, row_label(point.row), low, high, link=point.row.key, note=_note(point))
 
 
 def _bytes(x: float, point: _Point) -> Mark | None:
@@ -383,22 +385,23 @@ def _flops(x: float, point: _Point) -> Mark | None:
 
 
 def _rate(x: float, point: _Point, work: int | None) -> Mark | None:
-    """The longest time is the lowest rate. Nothing where nobody knows how much is done."""
+    """Return the mark of a rate, or None if the work is unknown. The longest time is the lowest rate."""
     seconds = point.timing.median
     if not work or not seconds:
         return None
     low, high = ends(point.timing)
     slow, quick = (work / high if high else None), (work / low if low else None)
-    return Mark(x, work / seconds, called(point.row), slow, quick, link=point.row.key, note=_said(point))
+    return Mark(x, work / seconds, row_label(point.row), slow, quick, link=point.row.key, note=_note(point))
 
 
-def _said(point: _Point) -> str:
+def _note(point: _Point) -> str:
     return "; ".join(filter(None, [f"{point.timing.quantity}, {point.timing.cache}", doubts(point.timing)]))
 
 
 def _names(lines: Sequence[_SweepLine]) -> list[str]:
-    """Backend and cache, and of the rest what tells them apart; what nothing tells apart gets a number."""
-    ways = Ways()
+    """Return the names of series: backend, state of the caches, and the properties in which they differ; equal names
+    get numbers."""
+    ways = WayNames()
     parts = [
         [ways.name(line.row), line.timing.cache, line.chain.dtype, line.chain.fixed, line.timing.quantity,
          units.count_noun(line.row.threads, "thread"), line.row.mode, line.row.effort]

@@ -1,4 +1,4 @@
-"""Beneath a table of communication: which rank keeps the others waiting, and what hides behind what."""
+"""Prints remarks below a table of communication: stragglers, overlaps, and matrices of pairs of ranks."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ STRAGGLING = 0.2
 """Skew beyond which the rank that is nearly always the slowest is named."""
 _NEARLY_ALWAYS = 0.8
 _FEWEST = 10
-"""Samples that it takes: with two ranks that are alike, the chance that one is the slowest in more than 8 of 10 samples
-is 1 in 50."""
+"""Number of samples that it takes: with two equal ranks, the chance that one is the slowest in more than 8 of 10
+samples is 1 in 50."""
 _UNLIKE = ("root", "src")
 """Parameters of operators whose ranks have different work, so that one of them has to be the slowest."""
 _OVERLAP = ("overlap", "parameters", "backend", "alone", "beside it, alone", "together", "hidden")
 
 
 def straggler(row: Row) -> Skew | None:
-    """The skew of a row where one rank is nearly always the slowest, and by much."""
+    """Return the skew of a row if one rank is nearly always the slowest, and by much."""
     found = row.skew
     if found is None or found.slowest is None or found.samples < _FEWEST:
         return None
@@ -38,7 +38,7 @@ def straggler(row: Row) -> Skew | None:
     return found if alike and found.often > _NEARLY_ALWAYS and found.share > STRAGGLING else None
 
 
-def print_stragglers(found: Sequence[Row], console: Console, named: Callable[[Sequence[Row]], str]) -> None:
+def print_stragglers(found: Sequence[Row], console: Console, name: Callable[[Sequence[Row]], str]) -> None:
     """Print one line for each rank, with the first of the cases in which it keeps the others waiting."""
     late: dict[int, list[tuple[Row, Skew]]] = {}
     for row in found:
@@ -48,23 +48,24 @@ def print_stragglers(found: Sequence[Row], console: Console, named: Callable[[Se
         console.print()
     for rank, cases in late.items():
         apart = cases[0][1]
-        said = f"the slowest in {units.percent(apart.often)} of the samples, ranks {units.percent(apart.share)} apart"
-        console.print(Text(f"! straggler: {named([row for row, _ in cases])}: rank {rank} is {said}"), soft_wrap=True)
+        how = f"the slowest in {units.percent(apart.often)} of the samples, ranks {units.percent(apart.share)} apart"
+        console.print(Text(f"! straggler: {name([row for row, _ in cases])}: rank {rank} is {how}"), soft_wrap=True)
         console.print(Text("  hint: look at what else runs on its device, or at its link"), soft_wrap=True)
 
 
-def print_above_link(found: Sequence[Row], console: Console, named: Callable[[Sequence[Row]], str]) -> None:
-    """No link carries more than it can: then it is another one, or something on the way computes."""
+def print_above_link(found: Sequence[Row], console: Console, name: Callable[[Sequence[Row]], str]) -> None:
+    """Print the rows above the peak of their link, which means that data took another link or was reduced in a
+    switch."""
     above = [row for row in found if row.of_link and is_above(row.of_link.share)]
     if above and (share := above[0].of_link):
-        said = f"{units.percent(share.share)} of {share.link}; at most 100 % is possible"
-        console.print(Text(f"! above-link: {named(above)}: {said}"), soft_wrap=True)
+        how = f"{units.percent(share.share)} of {share.link}; at most 100 % is possible"
+        console.print(Text(f"! above-link: {name(above)}: {how}"), soft_wrap=True)
         hint = "  hint: data takes another way, a switch adds up on the way, or the hardware file is wrong"
         console.print(Text(hint), soft_wrap=True)
 
 
 def print_overlaps(found: Sequence[Row], console: Console) -> None:
-    """Print what each share of overlap is made of."""
+    """Print the times from which each share of overlap is computed."""
     lines = [
         [
             row.op,
@@ -83,23 +84,23 @@ def print_overlaps(found: Sequence[Row], console: Console) -> None:
         print_rows(_OVERLAP, lines, console, who=3)
 
 
-# From every rank to every other: a matrix of bandwidths and one of latencies, where pairs were measured.
+# Matrices of bandwidths and latencies from every rank to every other, where pairs were measured.
 
 Pair = tuple[int, int]
-"""From, to."""
+"""Sender and receiver."""
 
 
 class Pairs(NamedTuple):
-    """What differs only in who sends to whom, and in how much."""
+    """Rows that differ only in sender, receiver and size."""
 
     name: str
     by_size: dict[int, dict[Pair, Row]]
-    """Sizes as they were asked for; the bytes where there is no such parameter."""
+    """Rows by requested size, or by bytes if the operator has no such parameter."""
 
 
 def print_pairs(found: Sequence[Row], console: Console) -> None:
-    """Latencies are those of the smallest size, bandwidths those of the largest that has several pairs."""
-    for pairs in _pairs(found):
+    """Print latencies of the smallest and bandwidths of the largest size that has several pairs."""
+    for pairs in _group_pairs(found):
         sizes = [size for size in sorted(pairs.by_size) if len(pairs.by_size[size]) > 1]
         if not sizes:
             continue
@@ -107,16 +108,17 @@ def print_pairs(found: Sequence[Row], console: Console) -> None:
         bandwidth = {pair: row.algorithm_bandwidth or 0.0 for pair, row in largest.items()}
         latency = {pair: row.seconds or 0.0 for pair, row in smallest.items()}
         scale, unit = units.seconds_unit(_shortest(latency))
-        _print(f"{pairs.name}, size={short_bytes(sizes[-1])}: algbw GB/s", bandwidth, 1e9, console)
-        _print(f"{pairs.name}, size={short_bytes(sizes[0])}: latency {unit}", latency, scale, console)
+        _print_matrix(f"{pairs.name}, size={short_bytes(sizes[-1])}: algbw GB/s", bandwidth, 1e9, console)
+        _print_matrix(f"{pairs.name}, size={short_bytes(sizes[0])}: latency {unit}", latency, scale, console)
 
 
 def _shortest(latency: dict[Pair, float]) -> float:
-    """Between two ranks, where there are such: a copy to itself is so short that in its unit the others are long."""
+    """Return the shortest latency between two ranks. A copy of a rank to itself is much shorter, and counts only if
+    there is nothing else."""
     return min([t for (src, dst), t in latency.items() if src != dst] or latency.values())
 
 
-def _pairs(found: Sequence[Row]) -> list[Pairs]:
+def _group_pairs(found: Sequence[Row]) -> list[Pairs]:
     grouped: dict[str, Pairs] = {}
     for row in found:
         params = row.params
@@ -124,14 +126,14 @@ def _pairs(found: Sequence[Row]) -> list[Pairs]:
             continue
         rest = {name: value for name, value in params.items() if name not in ("src", "dst", "size")}
         alike = content_id([row.op, rest, row.backend, row.implementation, row.threads])
-        said = case_parameters(Case.of(row.op, rest, row.phase))
-        pairs = grouped.setdefault(alike, Pairs(" ".join((row.op, said, "on", row.where)), {}))
+        parameters = case_parameters(Case.of(row.op, rest, row.phase))
+        pairs = grouped.setdefault(alike, Pairs(" ".join((row.op, parameters, "on", row.where)), {}))
         pairs.by_size.setdefault(params.get("size", row.traffic), {})[params["src"], params["dst"]] = row
     return list(grouped.values())
 
 
-def _print(title: str, values: dict[Pair, float], scale: float, console: Console) -> None:
-    """A row a sender, a column a receiver; a dash where nothing was measured."""
+def _print_matrix(title: str, values: dict[Pair, float], scale: float, console: Console) -> None:
+    """Print a row for each sender and a column for each receiver, with a dash for pairs that were not measured."""
     senders, receivers = (sorted({pair[i] for pair in values}) for i in (0, 1))
     table = Table(box=None, header_style="bold", pad_edge=False)
     for head in ("from \\ to", *map(str, receivers)):

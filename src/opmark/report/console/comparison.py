@@ -1,4 +1,4 @@
-"""The gate's verdict, as a table: what fails the build first."""
+"""Prints comparisons, the verdict of the gate, and the result of a bisection."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, get_args
 import msgspec
 from rich.console import Console
 
-from opmark.report.comparison import _WIDE, FIGURES, Columns, chosen, figures, footer, header, interval, ratio
+from opmark.report.comparison import _WIDE, FIGURES, Columns, figures, footer, header, interval, ratio, select_pairs
 from opmark.report.console.table import print_rows
 from opmark.schema.comparison import FAIL_ON, BisectResult, Candidate, CheckedCase, CheckResult, Compared, Outcome
 from opmark.units import count_noun, percent, significant
 
 _NEWS = ("slower", "failed", "unconfirmed", "missing", "undecided", "cleared", "faster", "mended")
-"""What is worth a row."""
+"""Outcomes that get a row, in order of severity."""
 
 
 def checked_view(checked: CheckResult) -> dict[str, Any]:
@@ -24,13 +24,13 @@ def checked_view(checked: CheckResult) -> dict[str, Any]:
 
 
 def news(checked: CheckResult) -> list[CheckedCase]:
-    """In the order of their gravity; what is the same, or failed as before, is none."""
-    worth = [finding for finding in checked.findings if finding.outcome in _NEWS]
-    return sorted(worth, key=lambda finding: _NEWS.index(finding.outcome))
+    """Return the findings that get a row, the most severe first; unchanged cases and old failures get none."""
+    found = [finding for finding in checked.findings if finding.outcome in _NEWS]
+    return sorted(found, key=lambda finding: _NEWS.index(finding.outcome))
 
 
 def row_figures(finding: CheckedCase) -> list[str]:
-    """The figures of the first measurement, with what the second one says behind them."""
+    """Return the figures of the first measurement, followed by the result of the second one."""
     cells = figures(finding.pair)
     cells[-2] = finding.outcome
     again = finding.again
@@ -44,18 +44,14 @@ def row_figures(finding: CheckedCase) -> list[str]:
 
 def print_checked(checked: CheckResult, console: Console) -> None:
     for line in header(checked.compared):
-        _say(line, console)
+        _print_line(line, console)
     found = news(checked)
     if found:
         columns = Columns.of([finding.pair for finding in found])
         rows = [[*columns.cells(finding.pair), *row_figures(finding)] for finding in found]
         print_rows([*columns.heads, *FIGURES], rows, console, who=len(columns.heads))
     for line in (*remarks(checked), verdict(checked)):
-        _say(line, console)
-
-
-def _say(line: str, console: Console) -> None:
-    console.print(line, soft_wrap=True, markup=False, highlight=False)
+        _print_line(line, console)
 
 
 def remarks(checked: CheckResult) -> Iterator[str]:
@@ -63,8 +59,8 @@ def remarks(checked: CheckResult) -> Iterator[str]:
     if unsure and "unconfirmed" not in checked.fail_on:
         verb = "was" if unsure == 1 else "were"
         yield (
-            f"WARNING: {count_noun(unsure, 'case')} {verb} slower twice than the stored numbers of a baseline that could "
-            "not be measured again: the code or the machine; this fails only with --fail-on unconfirmed"
+            f"WARNING: {count_noun(unsure, 'case')} {verb} slower twice than the stored numbers of a baseline that "
+            "could not be measured again: the code or the machine; this fails only with --fail-on unconfirmed"
         )
     yield from checked.notes
     if checked.missing:
@@ -73,20 +69,19 @@ def remarks(checked: CheckResult) -> Iterator[str]:
 
 
 def verdict(checked: CheckResult) -> str:
-    """One line."""
     counts = checked.counts()
-    told = ", ".join(f"{counts[name]} {name}" for name in get_args(Outcome) if counts[name])
+    listed = ", ".join(f"{counts[name]} {name}" for name in get_args(Outcome) if counts[name])
     mean = checked.compared.geomean
     over = f"; geometric mean {ratio(mean.ratio)} over {count_noun(mean.cases, 'case')}" if mean else ""
     word = "FAILED" if checked.exit_code else "passed"
     fails = [name for name in FAIL_ON if name in checked.fail_on] or ["nothing"]
-    return f"{word}: {told}{over} (fails on {', '.join(fails)}; margin {percent(checked.compared.margin)})"
+    return f"{word}: {listed}{over} (fails on {', '.join(fails)}; margin {percent(checked.compared.margin)})"
 
 
-# Which commit it was, for people.
+# Lines of a bisection.
 
 _SHORT = 10
-_SAID = {"good": "as fast as the good one", "bad": "slower", "skip": "skipped"}
+_RESULTS = {"good": "as fast as the good one", "bad": "slower", "skip": "skipped"}
 
 
 def bisected_lines(found: BisectResult) -> Iterator[str]:
@@ -108,14 +103,14 @@ def bisected_lines(found: BisectResult) -> Iterator[str]:
 
 
 def step_line(step: Candidate) -> str:
-    return f"{step.commit[:_SHORT]} {step.word}: {_measured(step)}{step.why or _SAID[step.word]}: {step.subject}"
+    return f"{step.commit[:_SHORT]} {step.word}: {_ratio_text(step)}{step.why or _RESULTS[step.word]}: {step.subject}"
 
 
 def _about(one: Candidate) -> Iterator[str]:
     yield f"  {one.author}, {one.date}"
     yield f"  {one.subject}"
     if one.ratio is not None:
-        yield f"  {_measured(one)}B/A of the good commit and this one, measured in turns"
+        yield f"  {_ratio_text(one)}B/A of the good commit and this one, measured in turns"
 
 
 def _bad_end(found: BisectResult) -> str:
@@ -123,7 +118,7 @@ def _bad_end(found: BisectResult) -> str:
     return f"{found.bad[:_SHORT]} takes {significant(end.ratio or 0.0)} times as long as {found.good[:_SHORT]}"
 
 
-def _measured(one: Candidate) -> str:
+def _ratio_text(one: Candidate) -> str:
     if one.ratio is None or one.low is None or one.high is None:
         return ""
     return f"{significant(one.ratio)} ({significant(one.low)}–{significant(one.high)}) "
@@ -139,23 +134,23 @@ def nothing_slower(compared: Compared) -> str:
 
 
 def print_comparison(compared: Compared, console: Console, only: Collection[str] = ()) -> None:
-    shown = chosen(compared, only)
+    pairs = select_pairs(compared, only)
     for line in header(compared):
-        _print_lines(line, console)
-    if shown:
-        columns = Columns.of(shown)
-        rows = [[*columns.cells(pair), *figures(pair)] for pair in shown]
+        _print_line(line, console)
+    if pairs:
+        columns = Columns.of(pairs)
+        rows = [[*columns.cells(pair), *figures(pair)] for pair in pairs]
         print_rows([*columns.heads, *FIGURES], rows, console, who=len(columns.heads))
     for line in footer(compared):
-        _print_lines(line, console)
+        _print_line(line, console)
 
 
 def comparison_text(compared: Compared, only: Collection[str] = ()) -> str:
-    """The same for a file."""
+    """Return the comparison as text for a file."""
     written = StringIO()
     print_comparison(compared, Console(file=written, width=_WIDE, highlight=False), only)
     return written.getvalue()
 
 
-def _print_lines(line: str, console: Console) -> None:
+def _print_line(line: str, console: Console) -> None:
     console.print(line, soft_wrap=True, markup=False, highlight=False)

@@ -1,4 +1,7 @@
-"""Times over sizes on a terminal, in plain characters: both axes logarithmic, a symbol a series, dots for the fit."""
+"""Prints fits of latency and bandwidth: a plot of times over sizes in plain characters, and a table.
+
+Both axes of the plot are logarithmic; each series has a symbol, and dots are the fit.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ _HEIGHT = 18
 _NARROWEST, _WIDEST = 30, 120
 _LABEL = 8
 _APART = 8
-"""Columns from label to label beneath the plot."""
+"""Distance of the labels below the plot, in characters."""
 
 
 def plot_text(fitted: Sequence[Fitted], width: int) -> str:
-    """At least one series; as wide as there is room, within reason."""
+    """Return the plot of at least one series, as wide as the terminal within limits."""
     columns = max(_NARROWEST, min(width, _WIDEST)) - _LABEL - 2
     points = [point for one in fitted for point in one.points]
     across, up = axis((point.size for point in points), 2), axis((point.seconds for point in points), 10)
@@ -42,11 +45,11 @@ def plot_text(fitted: Sequence[Fitted], width: int) -> str:
     lines = [f"{labels.get(i, ''):>{_LABEL}} |{''.join(cells)}".rstrip() for i, cells in enumerate(canvas)]
     legend = [f"{mark} {one.name}" for one, mark in zip(fitted, marks, strict=True)]
     fit = [f"{_LINE} alpha + size / algbw"] if any(one.fit for one in fitted) else []
-    return "\n".join([*lines, *_beneath(across, columns), "", *legend, *fit]) + "\n"
+    return "\n".join([*lines, *_x_axis(across, columns), "", *legend, *fit]) + "\n"
 
 
 def _draw_line(canvas: list[list[str]], one: Fitted, across: PlotAxis, up: PlotAxis) -> None:
-    """Between the smallest and the largest size of the series."""
+    """Draw the fit between the smallest and the largest size of the series."""
     if one.fit is None:
         return
     columns = len(canvas[0])
@@ -58,7 +61,7 @@ def _draw_line(canvas: list[list[str]], one: Fitted, across: PlotAxis, up: PlotA
 
 
 def _put(canvas: list[list[str]], across: float, up: float, mark: str) -> None:
-    """What is outside is not drawn; a point goes over a line, and the first point over later ones."""
+    """Draw a mark if it is inside of the canvas. Points cover lines, and earlier points cover later ones."""
     row, column = round((1 - up) * (len(canvas) - 1)), round(across * (len(canvas[0]) - 1))
     if 0 <= row < len(canvas) and canvas[row][column] in (" ", _LINE):
         canvas[row][column] = mark
@@ -68,7 +71,7 @@ def _row(up: PlotAxis, exponent: int) -> int:
     return round((1 - (exponent - up.low) / (up.high - up.low)) * (_HEIGHT - 1))
 
 
-def _beneath(across: PlotAxis, columns: int) -> list[str]:
+def _x_axis(across: PlotAxis, columns: int) -> list[str]:
     ruler, text = ["-"] * columns, [" "] * (columns + _APART)
     for k in across.ticks(columns // _APART):
         column = round((k - across.low) / (across.high - across.low) * (columns - 1))
@@ -80,28 +83,28 @@ def _beneath(across: PlotAxis, columns: int) -> list[str]:
     return [margin[:-1] + "+" + "".join(ruler), (margin + "".join(text)).rstrip(), f"{margin}bytes"]
 
 
-# Logarithmic axes of a terminal: whole decades of a quantity, powers of two of a size, places between them.
+# Logarithmic axes: decades for a time, powers of two for a size.
 
 _STEPS = (1, 2, 5, 10)
-"""Powers of two from label to label."""
+"""Possible distances of labels, in exponents."""
 
 
 class PlotAxis(NamedTuple):
     base: int
     low: int
-    """The exponent at which it begins."""
+    """Exponent at the beginning."""
     high: int
-    """Always above `low`."""
+    """Exponent at the end, always above `low`."""
 
     def place(self, value: float) -> float:
-        """Between 0 and 1."""
+        """Return the position of a value, between 0 and 1."""
         return (math.log(value, self.base) - self.low) / (self.high - self.low)
 
     def value(self, place: float) -> float:
         return math.pow(self.base, self.low + place * (self.high - self.low))
 
     def ticks(self, most: int) -> list[int]:
-        """Exponents to label: all of them, or every so many that no more than `most` are left."""
+        """Return at most `most` exponents to label, at equal distances."""
         for step in _STEPS:
             found = [k for k in range(self.low, self.high + 1) if k % step == 0]
             if len(found) <= most:
@@ -110,7 +113,7 @@ class PlotAxis(NamedTuple):
 
 
 def axis(values: Iterable[float], base: int) -> PlotAxis:
-    """From the power below the least to the power above the greatest."""
+    """Return the axis from the power below the least value to the power above the greatest."""
     found = list(values)
     low = math.floor(math.log(min(found), base) + 1e-9)
     high = math.ceil(math.log(max(found), base) - 1e-9)
@@ -118,19 +121,19 @@ def axis(values: Iterable[float], base: int) -> PlotAxis:
 
 
 def time_label(exponent: int) -> str:
-    """`100 µs` for -4."""
-    scale, unit = units.seconds_unit(10.0**exponent * 1.000001)  # in binary, a power of ten may be less than itself
+    """Return the label of a power of ten in seconds: `100 µs` for -4."""
+    scale, unit = units.seconds_unit(
+        10.0**exponent * 1.000001
+    )  # in binary, a computed power of ten may be slightly too small
     return f"{10.0**exponent / scale:.6g} {unit}"
 
-
-# Fits as a table.
 
 _HEADS = ("fit", "parameters", "backend", "sizes", "alpha", "algbw GB/s", "busbw GB/s", "half at", "off by", "")
 LEGEND = "fit: time = alpha + size / algbw; messages of `half at`, alpha x algbw, reach half of algbw"
 
 
 def print_fits(found: Sequence[Row], console: Console) -> None:
-    """Beneath the table of a run, where there are sizes enough."""
+    """Print fits below the table of a run, if there are enough sizes."""
     fitted = [one for one in fits_of(found) if one.fit]
     if fitted:
         console.print()
@@ -143,7 +146,7 @@ def print_fit_table(fitted: Sequence[Fitted], console: Console) -> None:
 
 
 def _cells(one: Fitted) -> Iterator[str]:
-    """What the sizes cannot tell has no number; the last cell says why."""
+    """Yield the cells of a fit. Numbers that the sizes do not determine are empty; the last cell says why."""
     yield from (one.op, one.parameters, one.where, _range(one))
     line = one.fit
     yield units.seconds(line.alpha) if line and line.alpha is not None else ""
@@ -155,6 +158,6 @@ def _cells(one: Fitted) -> Iterator[str]:
 
 
 def _range(one: Fitted) -> str:
-    """As the rows of a run have them."""
+    """Return the range of sizes, written as in the rows of a run."""
     first, last = (one.size_of(one.points[i]) for i in (0, -1))
     return f"{len(one.points)}: {first}..{last}" if len(one.points) > 1 else first

@@ -1,4 +1,4 @@
-"""What changed over many runs: lines for people, Markdown, plain data."""
+"""Prints histories: the changes of levels over many runs, and the series without a change."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ _WHO = 4
 _QUIET_HEADS = ("operator", "parameters", "backend", "runs", "last", "of its level", "history, no change", "")
 _QUIET_WHO = 3
 _FEW = 6
-"""So many series that were named are told in full."""
+"""Up to this number, requested series are printed in full."""
 _DAY = 10
 """Characters of a date."""
 _FACTS = 3
-"""Facts that are told of a change; the rest is counted, and in `--json`."""
+"""Number of facts that are listed for a change; the others are counted, and `--json` has them."""
 _STYLES = {"slower": "red", "faster": "green"}
 
 
 def print_history(found: Histories, console: Console, *, named: bool) -> None:
-    """What was named is told in full where it is little; all else is a table of changes, the newest first."""
+    """Print up to `_FEW` requested series in full; otherwise a table of changes, newest first.
+
+    `named`: whether the query names the series."""
     if named and len(found.series) <= _FEW:
         for history in found.series:
-            for line in _told(history):
+            for line in _full_lines(history):
                 console.print(line, soft_wrap=True)
             console.print()
     else:
@@ -49,15 +51,15 @@ def print_history(found: Histories, console: Console, *, named: bool) -> None:
 
 
 def history_view(history: History) -> dict[str, Any]:
-    """As `--json` prints it."""
+    """Return a history as `--json` prints it."""
     plain: dict[str, Any] = msgspec.to_builtins(history)
-    for told, change in zip(plain["changes"], history.changes, strict=True):
-        told["direction"] = change.direction
+    for view, change in zip(plain["changes"], history.changes, strict=True):
+        view["direction"] = change.direction
     return plain | {"last_over_level": history.last}
 
 
 def _rows(series: Sequence[History]) -> list[list[str]]:
-    """A change each, the newest first."""
+    """Return a row for each change, newest first."""
     found = [(change, history) for history in series for change in history.changes]
     found.sort(key=lambda pair: pair[0].after.started, reverse=True)
     return [_change_row(change, history) for change, history in found]
@@ -80,7 +82,7 @@ def _change_row(change: LevelChange, history: History) -> list[str]:
 
 
 def _print_quiet(series: Sequence[History], console: Console) -> None:
-    """One line for each series without a change."""
+    """Print one line for each series without a change."""
     rows = [_quiet_row(history) for history in series if not history.changes]
     if rows:
         print_rows(_QUIET_HEADS, rows, console, _QUIET_WHO)
@@ -99,7 +101,7 @@ def _quiet_row(history: History) -> list[str]:
     ]
 
 
-def _told(history: History) -> Iterator[Text]:
+def _full_lines(history: History) -> Iterator[Text]:
     name = " ".join(filter(None, (_op(history), _params(history))))
     yield Text(f"{name}, {_where(history)}, {_quantity(history)}, {printable(history.chip)}", style="bold")
     values = [point.value for point in history.points]
@@ -108,7 +110,7 @@ def _told(history: History) -> Iterator[Text]:
     between = f"{first.started[:_DAY]} to {last.started[:_DAY]}"
     yield Text(f"  {units.count_noun(len(values), 'run')}, {between}: {span}  {sparkline(values, 2 * WIDTH)}")
     for change in history.changes:
-        yield from _told_change(change, history)
+        yield from _change_lines(change, history)
     if not history.changes:
         short = len(values) < 2 * SHORTEST
         yield Text("  too few runs to tell a change of its level" if short else "  no change of its level")
@@ -120,7 +122,7 @@ def _told(history: History) -> Iterator[Text]:
         yield Text(f"  not counted: {_outages(history)}", style="yellow")
 
 
-def _told_change(change: LevelChange, history: History) -> Iterator[Text]:
+def _change_lines(change: LevelChange, history: History) -> Iterator[Text]:
     levels = f"{_value(change.level_before, history)} -> {_value(change.level_after, history)}"
     text = Text(f"  {change.after.started[:_DAY]}  ")
     text.append(f"{units.change(change.ratio)} {change.direction}", style=_STYLES[change.direction])
@@ -133,9 +135,9 @@ def _told_change(change: LevelChange, history: History) -> Iterator[Text]:
 
 
 def _facts(change: LevelChange) -> list[str]:
-    told = [printable(f"{fact} {_short_value(a)} -> {_short_value(b)}") for fact, (a, b) in change.differing.items()]
-    more = len(told) - _FACTS
-    return [*told[:_FACTS], f"and {units.count_noun(more, 'more fact')}"] if more > 0 else told
+    facts = [printable(f"{fact} {_short_value(a)} -> {_short_value(b)}") for fact, (a, b) in change.differing.items()]
+    more = len(facts) - _FACTS
+    return [*facts[:_FACTS], f"and {units.count_noun(more, 'more fact')}"] if more > 0 else facts
 
 
 def _short_value(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What was found out about a machine, as tables: its peaks, its noise."""
+"""Tables about a machine: measured peaks and noise, the diagnosis of the doctor, and datasheets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _levels(peaks: Peaks, sheet: Peaks | None) -> Table:
 
 
 def _share(level: Level, sheet: Peaks) -> str:
-    """Nothing where the datasheet has no such level, or not its speed."""
+    """Return the share of the datasheet, or nothing if it has no such level or no bandwidth for it."""
     same = next((known for known in sheet.levels if known.name == level.name), None)
     return units.percent(level.bandwidth / same.bandwidth) if same and same.bandwidth and level.bandwidth else ""
 
@@ -63,7 +63,7 @@ def noise_text(noise: NoiseFloor) -> Group:
             f"{floor.verdicts} of {noise.labelings}",
             f"{floor.naive} of {noise.labelings}",
         )
-    said = (
+    verdicts = (
         f"identical code in {noise.processes} processes of {noise.backend} ×{noise.threads}, named A and B in "
         f"{noise.labelings} ways: opmark's verdict calls a difference in {units.percent(noise.false_verdicts)} of "
         f"{noise.labelings * len(noise.floors)} (not independent of each other), "
@@ -74,10 +74,10 @@ def noise_text(noise: NoiseFloor) -> Group:
         f"a difference below twice the spread between processes is no news: here up to "
         f"{units.percent(2 * worst.between)} ({worst.op} {worst.params})"
     )
-    return Group(table, Text(), Text(said), Text(news))
+    return Group(table, Text(), Text(verdicts), Text(news))
 
 
-# What the doctor found, as a table.
+# The diagnosis of the doctor.
 
 
 def diagnosis_text(diagnosis: Diagnosis) -> Group:
@@ -110,7 +110,7 @@ def _findings(findings: list[DiagnosisItem]) -> Table:
     return table
 
 
-# What a datasheet says of a chip: a row of a list, or all of it.
+# The datasheet of a chip, in a row of a list or in full.
 
 
 def hardware_row(peaks: Peaks) -> dict[str, Any]:
@@ -148,8 +148,8 @@ def _facts(peaks: Peaks) -> list[str]:
 def _link(link: Interconnect) -> str:
     out = f"{units.rate(link.bandwidth, 'B/s')} each way" if link.bandwidth else ""
     links = units.count_noun(link.links, "link") if link.links else ""
-    told = ", ".join(filter(None, (out, links)))
-    return f"{link.name} ({told})" if told else link.name
+    facts = ", ".join(filter(None, (out, links)))
+    return f"{link.name} ({facts})" if facts else link.name
 
 
 def _datasheet_flops(peaks: Peaks) -> Table:

@@ -1,4 +1,4 @@
-"""How far results are from the float64 reference, as tables: one a case, a row a backend and output."""
+"""Prints errors against the float64 reference: a table for each case, a row for each backend and output."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from opmark.units import count_noun
 UNKNOWN = "-"
 _FIGURES = ("max abs", "mean abs", "max rel", "1-cosine", "max ulp", "NaN", "Inf")
 _LEFT = ("backend", "output", "checked", "status")
-# Of a figure, so that those of several cases stand beneath each other.
 _WIDTH = 7
+"""Least width of a figure, so that the tables of several cases are aligned."""
 
 
 def print_numerics(records: Sequence[Record], console: Console) -> None:
-    """What is not known is a dash, never a 0; of what was found wrong, how wrong it was."""
+    """Print the errors of all verified records, also of wrong results. An unknown figure is a dash, never a 0."""
     cases: dict[str, list[Row]] = {}
     for row in rows_of_records(records):
         cases.setdefault(row.case, []).append(row)
-    drawn = {id(row): _drawn(row) for found in cases.values() for row in found}
-    several = any(cells[1] not in ("", "0") for lines in drawn.values() for cells in lines)
+    row_lines = {id(row): _lines(row) for found in cases.values() for row in found}
+    several = any(cells[1] not in ("", "0") for lines in row_lines.values() for cells in lines)
     columns = ["backend", *(["output"] if several else []), *_FIGURES, "checked", "status"]
-    first = max((len(cells[0]) for lines in drawn.values() for cells in lines), default=0)
+    first = max((len(cells[0]) for lines in row_lines.values() for cells in lines), default=0)
     for found in cases.values():
-        lines = [cells for row in found for cells in drawn[id(row)]]
+        lines = [cells for row in found for cells in row_lines[id(row)]]
         if lines:
             console.print(
                 Text(" ".join(filter(None, (found[0].op, found[0].parameters, found[0].phase_text)))), soft_wrap=True
@@ -38,9 +38,11 @@ def print_numerics(records: Sequence[Record], console: Console) -> None:
             print_lines(_table(columns, lines, first), console)
             console.print()
     console.print(Text("against the float64 reference; NaN and Inf: found / expected"))
-    without = sum(not lines for lines in drawn.values())
+    without = sum(not lines for lines in row_lines.values())
     if without:
-        console.print(Text(f"{count_noun(without, 'task')} of {len(drawn)} without: skipped, failed or not verified"))
+        console.print(
+            Text(f"{count_noun(without, 'task')} of {len(row_lines)} without: skipped, failed or not verified")
+        )
 
 
 def _table(columns: Sequence[str], lines: Sequence[Sequence[str]], first: int) -> Table:
@@ -49,13 +51,13 @@ def _table(columns: Sequence[str], lines: Sequence[Sequence[str]], first: int) -
         width = first if name == "backend" else _WIDTH if name in _FIGURES[:5] else None
         table.add_column(name, justify="left" if name in _LEFT else "right", overflow="fold", min_width=width)
     for who, output, *figures, status in lines:
-        named = [who, output] if "output" in columns else [who]
-        table.add_row(*map(Text, (*named, *figures)), Text(status, style=STYLES[status]))
+        names = [who, output] if "output" in columns else [who]
+        table.add_row(*map(Text, (*names, *figures)), Text(status, style=STYLES[status]))
     return table
 
 
-def _drawn(row: Row) -> list[list[str]]:
-    """The lines of a row; for several processes those of one, since they compute the same."""
+def _lines(row: Row) -> list[list[str]]:
+    """Return the lines of a row; processes compute the same, so that those of one are enough."""
     record = row.record
     check = record.verification
     if check is None or check.checked == "none":

@@ -1,4 +1,4 @@
-"""An operator, described: what it takes, what it costs, who implements it."""
+"""Describes operators and quantities, and how many operators each framework and backend covers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def operator_view(operator: Operator) -> dict[str, Any]:
 
 
 def _order(operator: Operator, info: BackendInfo) -> list[dict[str, Any]]:
-    """Where a backend looks for implementations, in this order; those of the first that has any are taken."""
+    """Return the frameworks in which a backend looks for implementations; the first that has any is taken."""
     return [
         {
             "framework": step.framework,
@@ -110,14 +110,14 @@ def _rules(operator: Operator) -> list[Text]:
 
 
 def _plain(says: str) -> str:
-    """A rule without the values of a case: `in_channels={in_channels}` is `in_channels`."""
+    """Return a rule without the values of a case: `in_channels={in_channels}` becomes `in_channels`."""
     named = re.sub(r"\b(\w+)[= ]\{\1\}", r"\1", says.split(" (got")[0])
     return re.sub(r"\{(\w+)\}", r"\1", named)
 
 
 def _marks(operator: Operator) -> list[Text]:
-    """What is special about it."""
-    said = {
+    """Return the special properties of an operator, as sentences."""
+    properties = {
         "a view: the data stays where it is, so there is no bandwidth": operator.view,
         "its result is drawn anew by every call, and judged by its distribution": operator.result == "random",
         "several processes compute it together, as many as `ranks` says": operator.ranks,
@@ -127,11 +127,11 @@ def _marks(operator: Operator) -> list[Text]:
         f"its reference is computed by {operator.reference_by}": operator.reference_by != "NumPy",
         "not in the catalogue: its result is not verified, its cost is counted while it runs": operator.foreign,
     }
-    return [Text(), *(Text(text) for text, holds in said.items() if holds)] if any(said.values()) else []
+    return [Text(), *(Text(text) for text, holds in properties.items() if holds)] if any(properties.values()) else []
 
 
 def _work(operator: Operator) -> list[RenderableType]:
-    """Cost and tolerance, which only an entry of the catalogue has."""
+    """Return cost and tolerance, which only operators of the catalogue have."""
     return [] if operator.foreign else [_costs_table(operator), Text(), _tolerances(operator), Text()]
 
 
@@ -139,17 +139,17 @@ def _costs_table(operator: Operator) -> Table:
     sends = operator.cost(operator.complete(operator.presets["typical"])).traffic is not None
     work = ("read", "written", "algbw counts", "busbw counts") if sends else ("flops", "read", "written", "flops/byte")
     table = plain_table("size", "phase", "parameters", *work)
-    for size, given in operator.presets.items():
-        params = operator.complete(given)
-        shown = ", ".join(f"{key}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for key, v in given.items())
+    for size, preset in operator.presets.items():
+        params = operator.complete(preset)
+        text = ", ".join(f"{key}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for key, v in preset.items())
         for phase in ("forward", "backward") if operator.gradients else ("forward",):
             cost = operator.phase_cost(params, phase)
-            table.add_row(size, phase, Text(shown), *(_sent_cells(cost) if cost and sends else _cost_cells(cost)))
+            table.add_row(size, phase, Text(text), *(_sent_cells(cost) if cost and sends else _cost_cells(cost)))
     return table
 
 
 def _sent_cells(cost: Cost) -> tuple[str, ...]:
-    """What a rank's buffers take, and what of them the two bandwidths are about."""
+    """Return the bytes of a rank's buffers, and the bytes that count for the two bandwidths."""
     moved = cost.traffic
     counted = (moved.size, round(moved.bus)) if moved else (0, 0)
     return tuple(units.count_bytes(n) for n in (cost.bytes_read, cost.bytes_written, *counted))
@@ -178,7 +178,7 @@ def _tolerances(operator: Operator) -> Text:
     return Text(f"may differ from the float64 reference (typical size) by {listed}; integers by nothing")
 
 
-# The catalogue as a page: every operator by category, with the names that other systems have for it.
+# The page of the catalogue: every operator by category, with its names in other systems.
 
 
 def catalogue_page(operators: Iterable[Operator]) -> str:
@@ -210,7 +210,7 @@ def _row(operator: Operator) -> str:
     return f"| `{operator.name}` | {summary} | {', '.join([phases, *marks])} | {', '.join(operator.aliases)} |"
 
 
-# How much of a framework can be measured, as a table and as data.
+# The coverage of a framework, as a table and as data.
 
 
 def coverage_view(found: Coverage) -> dict[str, Any]:
@@ -263,7 +263,7 @@ def _where(found: Coverage) -> str:
     return ""
 
 
-# Operators x backends: counted by category as a table, one by one as data.
+# The operators of each backend: numbers by category as a table, and each operator as data.
 
 
 def matrix_view(found: Matrix) -> dict[str, Any]:
@@ -305,7 +305,7 @@ def matrix_text(found: Matrix) -> Group:
 
 
 def _columns(found: Matrix) -> Columns:
-    """One for backends that differ only in their device and have the same operators."""
+    """Return the columns; backends that differ only in their device and have the same operators share one."""
     alike: dict[tuple[str, frozenset[str], bool], list[str]] = {}
     for name, plain in found.backends.items():
         alike.setdefault((plain, found.forward(name), name in found.differentiate), []).append(name)
@@ -314,7 +314,7 @@ def _columns(found: Matrix) -> Columns:
 
 
 def _matrix_counts(columns: Columns, of: Callable[[str], frozenset[str]], among: set[str]) -> Iterator[str]:
-    """What any of the backends of a column has."""
+    """Yield for each column the number of operators that any of its backends has."""
     for names in columns.values():
         number = len(among.intersection(frozenset().union(*map(of, names))))
         yield str(number) if number else "-"
@@ -341,13 +341,13 @@ def _backends(head: str, names: Sequence[str]) -> str:
     return head if names == [head] else f"{head} ({', '.join(name.removeprefix(f'{head}-') for name in names)})"
 
 
-# Who computes an operator on every backend, and what was passed over for it: the order of overrides, made visible.
+# The implementations of an operator on every backend, and those that were passed over for them.
 
 OURS = "opmark"
 
 
 class OverrideStep(NamedTuple):
-    """A framework whose implementations a backend takes, if none before it has any."""
+    """A framework in the search order of a backend; the first one with implementations is taken."""
 
     framework: str
     found: tuple[Implementation, ...]
@@ -365,24 +365,24 @@ def implementations_table(operator: Operator) -> Table:
     for info in backends().values():
         order = steps(operator, info)
         chosen = next((i for i, step in enumerate(order) if step.taken), len(order))
-        taken = ", ".join(map(_named, order[chosen].found)) if chosen < len(order) else ""
+        taken = ", ".join(map(_implementation_name, order[chosen].found)) if chosen < len(order) else ""
         runs = _lack(operator, info) or taken or ("none" if info.computes else "any")
-        over = ", ".join(_named(one) for step in order[chosen + 1 :] for one in step.found)
+        over = ", ".join(_implementation_name(one) for step in order[chosen + 1 :] for one in step.found)
         table.add_row(Text(info.name), Text(runs), Text(", then ".join(info.frameworks)), Text(over))
     return table
 
 
-def _named(one: Implementation) -> str:
-    """With the distribution that brings it, where that is a stranger."""
+def _implementation_name(one: Implementation) -> str:
+    """Return the label, with the distribution if it is not opmark."""
     return one.label if one.source == OURS else f"{one.label} ({one.source})"
 
 
 def _lack(operator: Operator, info: BackendInfo) -> str:
-    """Where it is known beforehand that its engine does not take the operator."""
+    """Return the reason why the engine of a backend cannot run the operator, if it is known beforehand."""
     return f"none: {info.lacks[operator.name]}" if operator.name in info.lacks else ""
 
 
-# A quantity, described: what it is and when to look at it.
+# The description of a quantity.
 
 _WHERE = {
     "device": "on a device with a clock of its own, cold and warm",

@@ -1,4 +1,4 @@
-"""Which implementation wins where, as tables."""
+"""Prints rankings: the fastest implementation of each case or group of cases."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from opmark.schema import Case, ranking
 from opmark.schema.ranking import RankedCase, RankedImplementation, Ranking, Tally
 
 Names = Mapping[tuple[str, str], str]
-"""Short ones, by backend and implementation."""
+"""Short names by backend and implementation."""
 
 _UNDECIDED = "?"
 
 
 def ranking_text(found: Ranking, by: str) -> Group:
-    """A table of its cases or groups, and one of all together: of each chip, phase and number of threads."""
+    """Return, for each chip, phase and number of threads, a table of the cases or groups and one of all together."""
     if not found.cases:
         return Group(Text("nothing was measured and verified in these runs"))
     parts: list[RenderableType] = []
@@ -44,7 +44,7 @@ def _together(one: RankedCase | ranking.RankingGroup, whole: ranking.RankingGrou
 
 
 def _names(places: Sequence[RankedCase]) -> tuple[Names, str]:
-    """Without the device that all of them are on, which is returned too."""
+    """Return names without the device that all backends share, and this device."""
     ways = dict.fromkeys((one.backend, one.implementation) for place in places for one in place.order)
     columns = {way: WayColumn(way[0], way_of(*way), places[0].threads) for way in ways}
     short = heads(list(columns.values()))

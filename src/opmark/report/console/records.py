@@ -1,4 +1,7 @@
-"""Records as a table on a terminal: wide where there is room, two lines for each row where there is not."""
+"""Prints records as a table, with remarks below: what was not verified, why a number is missing, what is doubtful.
+
+A row takes one line where the terminal has room for it, and two lines where it has not.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _LINKS = ("algbw GB/s", "busbw GB/s", "of link", "skew", "overlap")
 _SHARES = ("of peak", "of datasheet", "gain")
 SAMPLES, COUNT = "samples", "taken"
 _CHARACTERS = 16
-"""Width of the samples of a row, drawn."""
+"""Width of the sparkline of samples."""
 
 Cells = dict[str, Text | str]
 
@@ -38,8 +41,8 @@ def print_records(
     *,
     wide: bool = False,
 ) -> None:
-    """Print a row for each task, and remarks beneath. Samples are drawn where somebody looks at a screen that has room
-    for them; with `wide` in any case, and their number beside them. `machines`: by the id of an environment."""
+    """Print a row for each task, and remarks below. A sparkline of the samples is shown on a terminal that has room for
+    it; with `wide` always, together with their number. `machines` has facts by the id of an environment."""
     found = rows_of_records(records, machines=machines)
     columns, cells = cells_of(found)
     if wide or console.is_terminal:
@@ -55,13 +58,13 @@ def print_records(
 def _add_samples(
     columns: Sequence[str], cells: Sequence[Cells], found: Sequence[Row], encoding: str, *, count: bool
 ) -> list[str]:
-    """The columns with one more, behind the noise, which is about the spread as well. `count`: and one that says how
-    many samples there are."""
+    """Fill the cells of the samples, and return the columns with the one for them behind the noise; with `count` also
+    the one for their number."""
     for row, own in zip(found, cells, strict=True):
-        taken = row.samples()
-        if taken:
-            own[SAMPLES] = samples_line(taken, _CHARACTERS, encoding)
-            own[COUNT] = str(len(taken))
+        samples = row.samples()
+        if samples:
+            own[SAMPLES] = samples_line(samples, _CHARACTERS, encoding)
+            own[COUNT] = str(len(samples))
     if not any(SAMPLES in own for own in cells):  # nothing but failures
         return list(columns)
     place = columns.index("noise") + 1
@@ -69,11 +72,11 @@ def _add_samples(
 
 
 def cells_of(found: Sequence[Row]) -> tuple[list[str], list[Cells]]:
-    """The columns that these rows need, and for each row what stands in them."""
+    """Return the columns that these rows need, and the cells of each row."""
     cells = [_cells(row) for row in found]
     used = {name for own in cells for name, cell in own.items() if cell}
     links = [name for name in _LINKS if name in used]
-    # What the headline is goes without saying where it is the latency of all; other quantities get a column each.
+    # The quantity is not named where it is the warm latency of all rows; further quantities get a column each.
     plain = all(row.keys[:1] in ([], [("latency", "warm")]) for row in found)
     others = dict.fromkeys(" ".join(key) for row in found for key in row.keys[1:])
     columns = [
@@ -94,7 +97,7 @@ def cells_of(found: Sequence[Row]) -> tuple[list[str], list[Cells]]:
 
 
 def _cells(row: Row) -> Cells:
-    """By column; what is not known has no cell."""
+    """Return the cells of a row by column; unknown values have no cell."""
     cells: Cells = {
         "operator": row.op,
         "parameters": row.parameters,
@@ -127,7 +130,7 @@ def _cells(row: Row) -> Cells:
 def _figures(summary: Summary, key: Key) -> Cells:
     scale, name = units.small_unit(summary.median, unit_of(key[0]))
     value = f"{units.significant(summary.median / scale)} {name}"
-    if summary.samples == 1:  # nothing is known of its spread
+    if summary.samples == 1:  # the spread is unknown
         return {"median": value, "interval": "", "noise": ""}
     return {
         "median": value,
@@ -151,17 +154,17 @@ def _status(row: Row) -> Text:
     return Text(row.status + mark, style=style.get(mark, STYLES[row.status]))
 
 
-# What is said beneath a table: what was not verified, why something has no number, what is doubtful.
+# Remarks below a table.
 
-Named = Callable[[Sequence[Row]], str]
+RowNamer = Callable[[Sequence[Row]], str]
 """Names the rows that a remark is about."""
 
 _NAIVE = "tvm"
-"""Beginning of the names of backends that run what a compiler makes of an operator untuned."""
+"""Prefix of the names of backends that run untuned code of a compiler."""
 
 
 def print_remarks(found: Sequence[Row], console: Console) -> None:
-    """Print all remarks, beneath a table with a row for each task."""
+    """Print all remarks below a table with a row for each task."""
     _print_checks(found, console)
     _print_reasons(found, console)
     _print_profiles(found, console)
@@ -170,32 +173,32 @@ def print_remarks(found: Sequence[Row], console: Console) -> None:
 
 
 def print_communication(found: Sequence[Row], console: Console) -> None:
-    """What several rows say together: pairs of ranks, what hides behind what, latency and bandwidth over sizes."""
+    """Print what several rows tell together: pairs of ranks, overlaps, and fits of latency and bandwidth over sizes."""
     print_pairs(found, console)
     print_overlaps(found, console)
     print_fits(found, console)
 
 
 def name_rows(found: Sequence[Row]) -> str:
-    """Rows by the first of them."""
+    """Return the name of the first row, and the number of the others."""
     first = f"{found[0].op} {found[0].parameters}".strip()
     return first if len(found) == 1 else f"{first} and {len(found) - 1} more"
 
 
-def print_doubts(found: Sequence[Row], console: Console, named: Named = name_rows) -> None:
-    _print_cautions(found, console, named)
-    print_stragglers(found, console, named)
-    print_above_link(found, console, named)
-    # The number of a default schedule says little by itself: somebody may take it for what the chip can do.
+def print_doubts(found: Sequence[Row], console: Console, name: RowNamer = name_rows) -> None:
+    _print_cautions(found, console, name)
+    print_stragglers(found, console, name)
+    print_above_link(found, console, name)
+    # A reader could take the time of a default schedule for what the chip can do.
     ran = list(dict.fromkeys(row.backend for row in found if row.timings))
     if ran and all(name.startswith(_NAIVE) for name in ran):
-        beside = f"--backend torch-{ran[0].partition('/')[0].rpartition('-')[2]},{ran[0]}"
-        said = f"{', '.join(ran)} runs default schedules, which are naive: compare with a library, e.g. {beside}"
-        console.print(Text(said), soft_wrap=True)
+        option = f"--backend torch-{ran[0].partition('/')[0].rpartition('-')[2]},{ran[0]}"
+        remark = f"{', '.join(ran)} runs default schedules, which are naive: compare with a library, e.g. {option}"
+        console.print(Text(remark), soft_wrap=True)
 
 
 def reasons_of(row: Row) -> list[str]:
-    """Why a row has no number, or not every number that was asked for."""
+    """Return the reasons why a row has no number, or not all requested numbers."""
     notes = [note if note.startswith((NO_PROFILE, PARTLY)) else f"not measured: {note}" for note in row.notes]
     return [f"{row.status}: {row.reason}", *notes] if row.reason else notes
 
@@ -212,7 +215,7 @@ def _print_checks(found: Sequence[Row], console: Console) -> None:
 
 
 def _print_reasons(found: Sequence[Row], console: Console) -> None:
-    """The same reason is given once. It has the colour of the status with which it begins."""
+    """Print each reason once, in the colour of the status with which it begins."""
     reasons: dict[str, list[Row]] = {}
     for row in found:
         for reason in reasons_of(row):
@@ -227,17 +230,17 @@ def _print_reasons(found: Sequence[Row], console: Console) -> None:
 
 
 def _print_profiles(found: Sequence[Row], console: Console) -> None:
-    """Where the files are; what they say is in the JSON."""
-    taken = [profile for row in found for record in row.records for profile in record.profiles]
-    for name in dict.fromkeys(profile.profiler for profile in taken):
-        files = list(dict.fromkeys(profile.file for profile in taken if profile.profiler == name))
+    """Print the files of profiles; their content is in the JSON."""
+    profiles = [profile for row in found for record in row.records for profile in record.profiles]
+    for name in dict.fromkeys(profile.profiler for profile in profiles):
+        files = list(dict.fromkeys(profile.file for profile in profiles if profile.profiler == name))
         more = f" and {count_noun(len(files) - 1, 'more file')}" if len(files) > 1 else ""
         cases = sum(any(p.profiler == name for record in row.records for p in record.profiles) for row in found)
         console.print(Text(f"{name} profile of {count_noun(cases, 'case')}: {files[0]}{more}"), soft_wrap=True)
 
 
-def _print_cautions(found: Sequence[Row], console: Console, named: Named) -> None:
-    """One line for each kind of caution, with its first example and what to do."""
+def _print_cautions(found: Sequence[Row], console: Console, name: RowNamer) -> None:
+    """Print one line for each kind of caution, with its first example and what to do."""
     doubts: dict[str, list[tuple[Row, str, str]]] = {}
     for row in found:
         for key, caution in row.warnings():
@@ -249,7 +252,7 @@ def _print_cautions(found: Sequence[Row], console: Console, named: Named) -> Non
         console.print()
     for code, cases in doubts.items():
         _, message, hint = cases[0]
-        said = f"! {code}: {named([case[0] for case in cases])}: {message}"
-        console.print(Text(said, style=DOUBTFUL), soft_wrap=True)
+        line = f"! {code}: {name([case[0] for case in cases])}: {message}"
+        console.print(Text(line, style=DOUBTFUL), soft_wrap=True)
         if hint:
             console.print(Text(f"  hint: {hint}"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Runs of a store as a table."""
+"""Prints the runs of a store, the result of a merge, and the tasks that a run would measure."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _ALWAYS = ("run", "started (UTC)", "records")
 _WHO = ("run", "started (UTC)", "label")
 _RIGHT = ("records", "failed")
 _COMMIT = 12
-"""Digits of a commit that are shown, as git would."""
+"""Number of digits of a commit."""
 _FEW = 3
 
 
 def print_runs(found: Sequence[RunSummary], console: Console) -> None:
-    """A column that nothing is in is left out. On a narrow terminal, what became of a run stands on a second line."""
+    """Print a row for each run, without empty columns. On a narrow terminal a run takes two lines."""
     rows = [_cells(one) for one in found]
     used = [i for i, head in enumerate(_HEADS) if head in _ALWAYS or any(row[i] for row in rows)]
     heads, cells = [_HEADS[i] for i in used], [[row[i] for i in used] for row in rows]
@@ -42,9 +42,9 @@ def print_runs(found: Sequence[RunSummary], console: Console) -> None:
 
 
 def _two_lines(heads: Sequence[str], row: Sequence[str]) -> str:
-    named = [cell for head, cell in zip(heads, row, strict=True) if head in _WHO]
+    names = [cell for head, cell in zip(heads, row, strict=True) if head in _WHO]
     others = [f"{head} {cell}" for head, cell in zip(heads, row, strict=True) if cell and head not in _WHO]
-    return f"{'  '.join(named).rstrip()}\n  {'  '.join(others)}\n"
+    return f"{'  '.join(names).rstrip()}\n  {'  '.join(others)}\n"
 
 
 def _cells(one: RunSummary) -> list[str]:
@@ -75,7 +75,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def merged_line(merged: Merged) -> str:
-    """What came of a merge, in a line."""
+    """Return the result of a merge as one line."""
     parts = [
         f"{count_noun(len(merged.new), 'new run')}",
         f"{len(merged.completed)} completed" if merged.completed else "",
@@ -87,14 +87,14 @@ def merged_line(merged: Merged) -> str:
     return "; ".join([", ".join(filter(None, parts)), *renamed])
 
 
-# What would run, and what would not and why.
+# The tasks that would run, and those that would be skipped and why.
 
-# More than this nobody reads, and a terminal takes long to draw.
 _MOST_ROWS = 1000
+"""Nobody reads more rows, and a terminal takes long to draw them."""
 
 
 def plan_rows(tasks: Sequence[Task], skipped: Sequence[Record]) -> Iterator[dict[str, Any]]:
-    for row in _all(tasks, skipped):
+    for row in _plan(tasks, skipped):
         yield {
             "case": row.case,
             "op": row.op,
@@ -110,7 +110,7 @@ def plan_rows(tasks: Sequence[Task], skipped: Sequence[Record]) -> Iterator[dict
 
 
 def plan_table(tasks: Sequence[Task], skipped: Sequence[Record]) -> Table:
-    everything = _all(tasks, skipped)
+    everything = _plan(tasks, skipped)
     processes = "" if len(tasks) + len(skipped) == len(everything) else ", some in several processes"
     caption = f"{count_noun(len(everything) - len(skipped), 'task')} to run{processes}, {len(skipped)} skipped"
     table = plain_table("operator", "parameters", "backend", "phase", "plan", caption=caption)
@@ -123,5 +123,5 @@ def plan_table(tasks: Sequence[Task], skipped: Sequence[Record]) -> Table:
     return table
 
 
-def _all(tasks: Sequence[Task], skipped: Sequence[Record]) -> list[Row]:
+def _plan(tasks: Sequence[Task], skipped: Sequence[Record]) -> list[Row]:
     return rows_of_records([*(Record(task, "ok") for task in tasks), *skipped])

@@ -1,4 +1,7 @@
-"""Backends side by side on a terminal: one line a case where there is room, blocks of columns where there is not."""
+"""Prints backends side by side: a row for each case, a column for each backend and implementation.
+
+Where the terminal has not enough room, the columns are printed in blocks.
+"""
 
 from __future__ import annotations
 
@@ -22,49 +25,47 @@ from opmark.schema import Record
 from opmark.schema.case import content_id
 from opmark.schema.measurement import PREEMPTED
 
-# Backends side by side: a row a case, a column a way to compute it.
-
 
 class WayColumn(NamedTuple):
-    """One way to compute: where it runs, which implementation, with how many threads."""
+    """One way to compute a case: backend, implementation and number of threads."""
 
     backend: str
     way: str
-    """`/IMPLEMENTATION` where the framework has several."""
+    """`/IMPLEMENTATION` if the framework has several, else empty."""
     threads: int
 
 
 @dataclass(frozen=True)
 class CaseLine:
-    """A case, however it was computed."""
+    """The rows of one case, in all ways in which it was computed."""
 
     cells: Mapping[WayColumn, Row]
     key: Key | None
-    """What is shown of it: measured by all that measured anything; None where they share nothing."""
+    """The quantity that is shown: one that all ways with a number have; None if there is none."""
     best: WayColumn | None
-    """The one that is ahead of all others by more than chance and noise."""
+    """The way that is ahead of all others by more than chance and noise."""
     raced: int
-    """How many of them count: verified, and measured alike."""
+    """Number of ways that are compared: verified, and measured in the same way."""
 
     @property
     def row(self) -> Row:
         return next(iter(self.cells.values()))
 
-    def shown(self, column: WayColumn) -> Key | None:
-        """What is shown in a column; where the columns share nothing, each shows what it has."""
+    def quantity_of(self, column: WayColumn) -> Key | None:
+        """Return the quantity that is shown in a column; without a common one, each column shows its own headline."""
         measured = self.cells[column].keys
         return self.key if self.key in measured else measured[0] if measured and self.key is None else None
 
 
 def several_backends(records: Iterable[Record]) -> bool:
-    """Whether there is a case that more than one backend was asked for."""
-    seen: dict[str, str] = {}
-    return any(seen.setdefault(r.task.case.id, r.task.backend) != r.task.backend for r in records)
+    """Whether the records have a case of more than one backend."""
+    backends: dict[str, str] = {}
+    return any(backends.setdefault(r.task.case.id, r.task.backend) != r.task.backend for r in records)
 
 
 def lines(records: Sequence[Record], machines: Mapping[str, MachineFacts]) -> list[CaseLine]:
-    """The lines of a run, in the order of the backend that ran the most of them: what cannot run is recorded out of
-    turn."""
+    """Return the lines of a run in the order of the way that ran most cases, because skipped cases are recorded out of
+    order."""
     grouped: dict[str, dict[WayColumn, Row]] = {}
     ran: dict[WayColumn, list[str]] = {}
     for row in rows_of_records(records, machines=machines):
@@ -92,20 +93,21 @@ def _floor(row: Row, key: Key) -> float | None:
 
 
 def columns(found: Sequence[CaseLine]) -> list[WayColumn]:
-    """As they come; implementations that only some cases have stand last, so that they share a block."""
+    """Return the columns in order of appearance; implementations that only some cases have come last, so that they
+    share a block."""
     listed = list(dict.fromkeys(column for line in found for column in line.cells))
     everywhere = {column for column in listed if not column.way or all(column in line.cells for line in found)}
     return sorted(listed, key=lambda column: column not in everywhere)
 
 
 class ColumnHeads(NamedTuple):
-    """Heads of the columns, short enough to stand next to each other, and what was left out of them."""
+    """Short heads of the columns, and the facts that all columns share and that were left out of the heads."""
 
     of: Mapping[WayColumn, str]
     device: str
-    """What all of the backends are on."""
+    """The device of all backends; empty if it differs."""
     threads: int | None
-    """With how many all of them ran; None where that differs and stands in the heads."""
+    """The number of threads of all; None if it differs and is part of the heads."""
     interpreters: Mapping[str, str]
     """Paths by the names that stand for them."""
 
@@ -128,14 +130,14 @@ def heads(listed: Sequence[WayColumn]) -> ColumnHeads:
 
 
 def _device(backend: str) -> str:
-    """The device that stands at the end of a backend's name; empty where none does."""
+    """Return the device at the end of a backend's name; empty if there is none."""
     info, plain = backend_or_none(backend), backend.partition("@")[0].partition("/")[0]
     device = info.device if info else plain.rpartition("-")[2]
     return device if plain.endswith(f"-{device}") else ""
 
 
 def _interpreters(paths: Iterable[str]) -> dict[str, str]:
-    """A path goes by the folder of its environment, if that is enough to tell it from the others."""
+    """Return paths of interpreters by the folders of their environments, as far as these are unique."""
     found = [path for path in dict.fromkeys(paths) if "/" in path]
     folders = {path: _environment(PurePath(path)) or path for path in found}
     alone = [path for path in found if list(folders.values()).count(folders[path]) == 1]
@@ -143,12 +145,12 @@ def _interpreters(paths: Iterable[str]) -> dict[str, str]:
 
 
 def _environment(path: PurePath) -> str:
-    """The folder of an environment, which may itself be what was named."""
+    """Return the name of the folder of an environment; the path may be that folder itself."""
     return path.parent.parent.name if path.parent.name in ("bin", "Scripts") else path.name
 
 
-def called(line: CaseLine, *, phase: bool, quantity: bool) -> tuple[str, str]:
-    """(operator, parameters and what else tells it from the other lines)."""
+def line_name(line: CaseLine, *, phase: bool, quantity: bool) -> tuple[str, str]:
+    """Return the operator, and the parameters with phase and quantity if lines differ in them."""
     parts = [line.row.parameters]
     if phase:
         parts.append(line.row.phase_text)
@@ -160,9 +162,10 @@ def called(line: CaseLine, *, phase: bool, quantity: bool) -> tuple[str, str]:
 FASTEST = "*"
 SCALED = "~"
 UNCHECKED = "?"
-# Of the first column where space is short, and of a reason.
 _NARROW = 30
+"""Width of the first column of a narrow terminal."""
 _LONGEST = 200
+"""Characters of a reason that are printed."""
 _GAP = 2
 _BUS = " GB/s"
 
@@ -171,14 +174,14 @@ class TableCell(NamedTuple):
     number: str
     marks: str
     compiling: str
-    """Seconds in brackets, where something was compiled; the bus bandwidth, where something crosses a link."""
+    """The compile time in brackets, or the bus bandwidth of communication; empty for other cases."""
     style: str = ""
 
 
 def print_side_by_side(
     records: Sequence[Record], console: Console, machines: Mapping[str, MachineFacts] | None = None
 ) -> None:
-    """Print a line for each case, with a column for each way to compute it. `machines`: by the id of an environment."""
+    """Print a line for each case, with a column for each way to compute it. `machines` has facts by environment id."""
     found = lines(records, machines or {})
     listed = columns(found)
     names = heads(listed)
@@ -189,49 +192,49 @@ def print_side_by_side(
         console.print()
     _print_legend(found, names, cells, console)
     _print_reasons(found, names, console)
-    shown = [row for line in found for row in line.cells.values()]
+    every_row = [row for line in found for row in line.cells.values()]
     heads_of = {id(row): names.of[column] for line in found for column, row in line.cells.items()}
-    print_communication(shown, console)
-    print_doubts(shown, console, lambda rows_: _named(rows_, heads_of))
+    print_communication(every_row, console)
+    print_doubts(every_row, console, lambda rows: _name_rows(rows, heads_of))
 
 
 def _who(found: Sequence[CaseLine]) -> list[tuple[str, str]]:
     phases = any(line.row.phase != "forward" for line in found)
     quantities = len({line.key for line in found if line.key}) > 1
-    return [called(line, phase=phases, quantity=quantities) for line in found]
+    return [line_name(line, phase=phases, quantity=quantities) for line in found]
 
 
 def _cell(line: CaseLine, column: WayColumn) -> TableCell:
-    row, key = line.cells[column], line.shown(column)
+    row, key = line.cells[column], line.quantity_of(column)
     summary = row.summary(key) if key else None
     status = row.status
-    compiling = _behind(row, key)
+    compiling = _compiling_text(row, key)
     if summary is None or key is None or status != "ok":
         return TableCell(status, "", compiling if status == "ok" else "", STYLES[status])
     scale, name = units.small_unit(summary.median, unit_of(key[0]))
     best = column == line.best
     quantity = "" if line.key else f" {key[0]}"
     number = f"{units.significant(summary.median / scale)} {name}{quantity}"
-    doubt = _doubt(row)
+    doubt = _doubt_marks(row)
     style = "bold red" if "!!" in doubt else "bold green" if best else DOUBTFUL if "!" in doubt else ""
     return TableCell(number, (FASTEST if best else "") + doubt, compiling, style)
 
 
-def _behind(row: Row, key: Key | None) -> str:
-    """What stands behind the number that is shown, which need not be the headline."""
+def _compiling_text(row: Row, key: Key | None) -> str:
+    """Return the text behind the number, for the quantity that is shown, which need not be the headline."""
     seconds, summary = row.compile_time, row.summary(key) if key and unit_of(key[0]) == "s" else None
     bus = bandwidths(row.record.cost, summary.median).bus if summary else None
     parts = ["" if bus is None else f"{gigabytes(bus)}{_BUS}", "" if seconds is None else f"({units.seconds(seconds)})"]
     return " ".join(filter(None, parts))
 
 
-def _doubt(row: Row) -> str:
+def _doubt_marks(row: Row) -> str:
     sign = {"scaled": SCALED, "none": UNCHECKED, "": UNCHECKED}.get(row.verified, "")
     return sign + ("!!" if PREEMPTED in row.cautions else "!" if row.cautions else "")
 
 
 class _Widths(NamedTuple):
-    """Widths of the parts of a column's cells: what stands beneath each other is aligned."""
+    """Widths of the parts of a column's cells, by which they are aligned."""
 
     number: int
     marks: int
@@ -263,7 +266,7 @@ def _blocks(
     who: Sequence[tuple[str, str]],
     console: Console,
 ) -> Iterator[tuple[Block, bool]]:
-    """(columns, whether a cell takes two lines): as many as there is room for."""
+    """Yield blocks of columns that fit the width, and whether their cells take two lines."""
     widths = {column: _widths(column, names, cells) for column in listed}
     room = console.width if console.is_terminal else 1_000_000  # a file has room for any line
     first = 1 + sum(max((len(part) for part in parts), default=0) for parts in zip(*who, strict=True))
@@ -303,13 +306,13 @@ def _table(
         table.add_column(names.of[column].rjust(widths[column].total(narrow=narrow)), no_wrap=narrow is False)
     for (operator, rest), line in zip(who, cells, strict=True):
         if any(column in line for column in block):
-            drawn = [_drawn(line.get(column), widths[column], narrow=narrow) for column in block]
-            table.add_row(Text(f"{operator}\n{rest}" if narrow else f"{operator.ljust(longest)} {rest}"), *drawn)
+            texts = [_cell_text(line.get(column), widths[column], narrow=narrow) for column in block]
+            table.add_row(Text(f"{operator}\n{rest}" if narrow else f"{operator.ljust(longest)} {rest}"), *texts)
     return table
 
 
-def _drawn(cell: TableCell | None, widths: _Widths, *, narrow: bool) -> Text:
-    """Numbers end where numbers end; marks stand behind them."""
+def _cell_text(cell: TableCell | None, widths: _Widths, *, narrow: bool) -> Text:
+    """Return a cell with its number aligned to the right, and its marks behind."""
     if cell is None:
         return Text()
     total = widths.total(narrow=narrow)
@@ -325,11 +328,11 @@ def _drawn(cell: TableCell | None, widths: _Widths, *, narrow: bool) -> Text:
 def _print_legend(
     found: Sequence[CaseLine], names: ColumnHeads, cells: Sequence[Mapping[WayColumn, TableCell]], console: Console
 ) -> None:
-    for said in (_what(found, names), *_signs(found, cells)):
-        console.print(Text(said), soft_wrap=True)
+    for line in (_describe_numbers(found, names), *_explain_signs(found, cells)):
+        console.print(Text(line), soft_wrap=True)
 
 
-def _what(found: Sequence[CaseLine], names: ColumnHeads) -> str:
+def _describe_numbers(found: Sequence[CaseLine], names: ColumnHeads) -> str:
     keys = {line.key for line in found if line.key}
     quantity = f"median {' '.join(keys.pop())}" if len(keys) == 1 else "medians"
     counts = {row.processes for line in found for row in line.cells.values() if row.timings}
@@ -345,34 +348,35 @@ def _what(found: Sequence[CaseLine], names: ColumnHeads) -> str:
     return ", ".join(parts)
 
 
-def _signs(found: Sequence[CaseLine], cells: Sequence[Mapping[WayColumn, TableCell]]) -> Iterator[str]:
-    """What a sign means, where it is used."""
-    drawn = [cell for line in cells for cell in line.values()]
-    if any(_BUS in cell.compiling for cell in drawn):
+def _explain_signs(found: Sequence[CaseLine], cells: Sequence[Mapping[WayColumn, TableCell]]) -> Iterator[str]:
+    """Yield the meaning of each sign that is used."""
+    used = [cell for line in cells for cell in line.values()]
+    if any(_BUS in cell.compiling for cell in used):
         yield "GB/s: bus bandwidth, as of nccl-tests"
-    if any("(" in cell.compiling for cell in drawn):
+    if any("(" in cell.compiling for cell in used):
         yield "(...) compiling it, with empty caches: not part of the median"
     if any(line.best for line in found):
         yield f"{FASTEST} ahead of every other verified one by more than chance and noise"
     elif any(line.raced > 1 for line in found):
         yield f"no {FASTEST}: none is ahead of every other by more than chance and noise; more --processes tell more"
-    if any(SCALED in cell.marks for cell in drawn):
+    if any(SCALED in cell.marks for cell in used):
         yield f"{SCALED} verified at a smaller size: too large in full"
-    if any(UNCHECKED in cell.marks for cell in drawn):
+    if any(UNCHECKED in cell.marks for cell in used):
         checks = [row.record.verification for line in found for row in line.cells.values() if row.status == "ok"]
         notes = dict.fromkeys(check.note for check in checks if check and check.checked == "none" and check.note)
         yield f"{UNCHECKED} not verified, and not in the race" + (f": {'; '.join(notes)}" if notes else "")
-    if any("!!" in cell.marks for cell in drawn):
+    if any("!!" in cell.marks for cell in used):
         yield "!! the number is the scheduler's and not the operator's: not in the race"
 
 
 def _print_reasons(found: Sequence[CaseLine], names: ColumnHeads, console: Console) -> None:
-    """What has no number, and why: one line a reason, with the columns and the cases that it is about."""
+    """Print one line for each reason of a missing number, with its columns and operators."""
     reasons: dict[str, tuple[dict[str, None], dict[int, Row]]] = {}
     for line in found:
         for column, row in line.cells.items():
-            for told in reasons_of(row):
-                reason = told.replace(f"{row.status}: `{row.op}` ", f"{row.status}: ", 1)  # said once for several
+            for whole in reasons_of(row):
+                # Without the operator the same reason of several operators is printed once.
+                reason = whole.replace(f"{row.status}: `{row.op}` ", f"{row.status}: ", 1)
                 heads_, cases = reasons.setdefault(reason, ({}, {}))
                 heads_[names.of[column]] = None
                 cases.setdefault(id(line), row)
@@ -380,8 +384,8 @@ def _print_reasons(found: Sequence[CaseLine], names: ColumnHeads, console: Conso
         console.print()
     for reason, (heads_, cases) in reasons.items():
         short = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}... (all of it: `opmark show --long`)"
-        said = f"{', '.join(heads_)}: {_operators(list(cases.values()))}: {short}"
-        console.print(Text(said, style=STYLES.get(reason.partition(":")[0], "")), soft_wrap=True)
+        text = f"{', '.join(heads_)}: {_operators(list(cases.values()))}: {short}"
+        console.print(Text(text, style=STYLES.get(reason.partition(":")[0], "")), soft_wrap=True)
 
 
 def _operators(found: Sequence[Row]) -> str:
@@ -389,6 +393,6 @@ def _operators(found: Sequence[Row]) -> str:
     return ", ".join(listed[:4]) + (f" and {len(listed) - 4} more" if len(listed) > 4 else "")
 
 
-def _named(found: Sequence[Row], heads_of: Mapping[int, str]) -> str:
+def _name_rows(found: Sequence[Row], heads_of: Mapping[int, str]) -> str:
     first = f"{found[0].op} on {heads_of[id(found[0])]}"
     return first if len(found) == 1 else f"{first} and {len(found) - 1} more"

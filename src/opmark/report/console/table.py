@@ -1,4 +1,4 @@
-"""The look of tables on a terminal and in a file."""
+"""Tables and sparklines on a terminal and in a file."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from opmark.report.text import harmless, printable
 STYLES = {"ok": "green", "wrong": "bold red", "error": "red", "timeout": "red", "oom": "red", "skipped": "yellow"}
 
 DOUBTFUL = "yellow"
-"""The colour of what has a caution: a `!` says the same."""
+"""Colour of rows with a caution, which also have a `!`."""
 
 MANY = 200
-"""Rows beyond which nothing is folded: Rich would measure every cell."""
+"""Number of rows above which long lines are not folded, because Rich would measure every cell."""
 
 
 def gigabytes(rate: float) -> str:
@@ -30,7 +30,7 @@ def gigabytes(rate: float) -> str:
 
 
 def plain_table(*columns: str, caption: str | None = None) -> Table:
-    """No lines, bold heads, cells that fold where a terminal is narrow."""
+    """Return a table without lines, with bold heads, whose cells fold on a narrow terminal."""
     table = Table(box=None, header_style="bold", pad_edge=False, caption=caption, caption_justify="left")
     for name in columns:
         table.add_column(name, overflow="fold")
@@ -58,32 +58,31 @@ def print_rows(
     lead: str = "",
     spare: str | None = None,
 ) -> None:
-    """Print a table of which the first `who` columns name a row and figures follow.
+    """Print a table whose first `who` columns name a row; the others are figures.
 
-    On a narrow terminal the names stand on a line of their own, and the figures with their heads on the next. `left`:
-    heads of further columns that are set to the left. `unnamed`: heads that need not be said on a narrow terminal;
-    where given, the names go without the head of the first column, too. `lead`: the head of the figure that comes first
-    there. `spare`: the head of a column that is left out where a terminal has not enough room for it, or nobody looks
-    at one.
+    On a narrow terminal the names take one line, and the figures with their heads the next. `left`: heads of further
+    columns that are aligned to the left. `unnamed`: heads that are not repeated on a narrow terminal; if it is given,
+    the head of the first column is not repeated either. `lead`: the head of the figure that comes first there.
+    `spare`: the head of a column that is only printed on a terminal with room for it.
     """
-    shown = [[_one_line(str(cell)) for cell in row] for row in (heads, *rows)]
+    plain_cells = [[_one_line(str(cell)) for cell in row] for row in (heads, *rows)]
     usual = [i for i, head in enumerate(heads) if head != spare]
-    width = sum(widths_of([[line[i] for i in usual] for line in shown])) + 2 * (len(usual) - 1)
+    width = sum(widths_of([[line[i] for i in usual] for line in plain_cells])) + 2 * (len(usual) - 1)
     if console.is_terminal and width > console.width:
         order = sorted(range(len(heads)), key=lambda i: (i >= who, heads[i] != lead))
         texts = [[_text(row[i]) for i in order] for row in rows]
         _print_two_lines([heads[i] for i in order], texts, console, who, unnamed)
         return
     if len(usual) < len(heads) and console.is_terminal:
-        whole = sum(widths_of(shown)) + 2 * (len(heads) - 1)
+        whole = sum(widths_of(plain_cells)) + 2 * (len(heads) - 1)
         usual = list(range(len(heads))) if whole <= console.width else usual
     right = [i >= who and bool(heads[i]) and heads[i] not in left for i in usual]
-    lines = aligned_cells([[line[i] for i in usual] for line in shown], right)
+    lines = aligned_cells([[line[i] for i in usual] for line in plain_cells], right)
     if console.is_terminal:
         paints: dict[tuple[str, str], str] = {}
         styles = [["bold"] * len(usual), *([getattr(row[i], "style", "") for i in usual] for row in rows)]
         lines = [
-            [_painted(cell, style, console, paints) if style else cell for cell, style in zip(line, own, strict=True)]
+            [_paint(cell, style, console, paints) if style else cell for cell, style in zip(line, own, strict=True)]
             for line, own in zip(lines, styles, strict=True)
         ]
     console.file.write("".join(f"{'  '.join(line).rstrip()}\n" for line in lines))
@@ -113,13 +112,12 @@ def _one_line(cell: str) -> str:
 
 
 def _text(cell: str | Text) -> Text:
-    """A cell as it stands: what looks like Rich's markup is a name."""
+    """Return a cell as Rich text, without interpreting markup, which names may contain."""
     return cell if isinstance(cell, Text) else Text(_one_line(cell))
 
 
-def _painted(cell: str, style: str, console: Console, paints: dict[tuple[str, str], str]) -> str:
-    """A cell as this console prints it: with its colour, or as it stands where there is none. A cell that many rows
-    share is painted once."""
+def _paint(cell: str, style: str, console: Console, paints: dict[tuple[str, str], str]) -> str:
+    """Return a cell with the escape codes of its style, if the console has colours. `paints` caches equal cells."""
     bare = cell.strip()
     if (bare, style) not in paints:
         with console.capture() as captured:
@@ -128,24 +126,24 @@ def _painted(cell: str, style: str, console: Console, paints: dict[tuple[str, st
     return cell.replace(bare, paints[bare, style]) if bare else cell
 
 
-# A table of text, by hand: drawing thousands of rows with a library takes longer than everything else together.
+# Aligned text without Rich, which takes longer for thousands of rows than everything else together.
 
 _ONE_WIDE = re.compile(r"[ -~\u00a0-\u02ff\u2010-\u2027\u2581-\u2588]*").fullmatch
-"""Letters, digits, signs such as µ, × and –, the bars of sparklines: each as wide as any other."""
+"""Matches text of characters that are all one column wide: letters, digits, µ, ×, –, the bars of sparklines."""
 
 
 def align_columns(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
-    """Lines of text with their columns beneath each other. `right`: whether a column is set to the right."""
+    """Return lines of text with aligned columns. `right`: whether a column is aligned to the right."""
     return "".join(f"{'  '.join(line).rstrip()}\n" for line in aligned_cells(lines, right))
 
 
 def aligned_cells(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> list[Sequence[str]]:
-    """The cells of the lines, each as wide as its column."""
-    columns = [_padded(*column) for column in zip(zip(*lines, strict=True), right, strict=True)]
+    """Return the cells of the lines, padded to the width of their columns."""
+    columns = [_pad(*column) for column in zip(zip(*lines, strict=True), right, strict=True)]
     return list(zip(*columns, strict=True))
 
 
-def _padded(column: Sequence[str], to_the_right: bool) -> list[str]:
+def _pad(column: Sequence[str], to_the_right: bool) -> list[str]:
     widths = list(map(_width, column))
     most = max(widths)
     blanks = (" " * (most - width) for width in widths)
@@ -154,12 +152,11 @@ def _padded(column: Sequence[str], to_the_right: bool) -> list[str]:
 
 
 def widths_of(lines: Sequence[Sequence[str]]) -> list[int]:
-    """The width of each column."""
     return [max(map(_width, column)) for column in zip(*lines, strict=True)]
 
 
 def _width(text: str) -> int:
-    """Width on a terminal, where some signs are two wide."""
+    """Return the width on a terminal, where some characters take two columns."""
     if (text.isascii() and text.isprintable()) or _ONE_WIDE(text):
         return len(text)
     from rich.cells import cell_len
@@ -167,10 +164,9 @@ def _width(text: str) -> int:
     return cell_len(text)
 
 
-# A console that obeys nothing that stands in a text: whatever a table is of, its names come from anywhere.
-
-
 class PlainConsole(Console):
+    """A console that writes control characters of texts as escapes, because names may come from anywhere."""
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             if segment.control or segment.text.isprintable():
@@ -179,31 +175,31 @@ class PlainConsole(Console):
                 yield Segment(harmless(segment.text), segment.style)
 
 
-# A series of numbers in a few characters.
+# Sparklines: a series of numbers in a few characters.
 
 _BARS = "▁▂▃▄▅▆▇█"
 _ASCII = "_.-~=+*#"
-"""For streams that cannot write those; as many, so that both say the same."""
+"""Bars for streams that cannot write the others; as many, so that both have the same levels."""
 WIDTH = 30
 _STILL = 0.02
-"""A series that moves by less is drawn flat: else noise would look like news."""
+"""Relative range below which a series is drawn flat, so that noise does not look like a change."""
 
 
 def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
-    """Positive values, by logarithm; where there are more than characters, neighbours share one."""
-    return _drawn(_shared([math.log(value) for value in values], width, _mean), _BARS)
+    """Return positive values as bars by their logarithms; neighbours share a bar if there are too many."""
+    return _bars(_merge([math.log(value) for value in values], width, _mean), _BARS)
 
 
 def samples_line(values: Sequence[float], width: int, encoding: str) -> str:
-    """Samples in the order taken. Where several share a character it is the slowest of them: one straggler among a
-    thousand is what a reader looks for, and a mean would hide it. What is no positive number cannot be drawn."""
+    """Return samples as bars, in the order of measurement. Samples that share a bar are represented by the slowest,
+    because a mean would hide one straggler among a thousand. Only positive finite numbers can be drawn."""
     if values and not (min(values) > 0 and math.isfinite(sum(values))):
         values = [value for value in values if 0 < value < math.inf]
-    return _drawn([math.log(value) for value in _shared(values, width, max)], bars_for(encoding))
+    return _bars([math.log(value) for value in _merge(values, width, max)], bars_for(encoding))
 
 
 def bars_for(encoding: str) -> str:
-    """The signs that the stream can write."""
+    """Return the bars that the encoding of a stream has."""
     try:
         _BARS.encode(encoding)
     except (UnicodeEncodeError, LookupError):
@@ -211,7 +207,7 @@ def bars_for(encoding: str) -> str:
     return _BARS
 
 
-def _drawn(logs: Sequence[float], bars: str) -> str:
+def _bars(logs: Sequence[float], bars: str) -> str:
     if not logs:
         return ""
     low, high = min(logs), max(logs)
@@ -224,8 +220,8 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _shared(values: Sequence[float], width: int, of: Callable[[Sequence[float]], float]) -> list[float]:
+def _merge(values: Sequence[float], width: int, merge: Callable[[Sequence[float]], float]) -> list[float]:
     if len(values) <= width:
         return list(values)
     ends = [round(i * len(values) / width) for i in range(width + 1)]
-    return [of(values[a:b]) for a, b in pairwise(ends)]
+    return [merge(values[a:b]) for a, b in pairwise(ends)]

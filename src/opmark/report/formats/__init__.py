@@ -1,4 +1,5 @@
-"""Tables in the formats that people and programs read. `written` takes any table; a run has its own in `results`."""
+"""Tables in the formats that people and programs read. `format_grid` takes any table; `run_table` has those of a
+run."""
 
 from __future__ import annotations
 
@@ -24,19 +25,19 @@ _SUFFIXES = {".txt": "table", ".markdown": "md", ".ndjson": "jsonl", **{f".{name
 
 
 _PLAIN = ("",)
-"""No ending: a folder, or a file that says nothing of itself."""
+"""Suffixes that name no format: none, as of a folder."""
 
 
-def written(grid: Grid, format: str) -> str | bytes:
+def format_grid(grid: Grid, format: str) -> str | bytes:
     if format not in FORMATS:
         raise UnknownName("format of tables", format, FORMATS)
     return FORMATS[format](grid)
 
 
-def format_for(told: str, output: Path | None, default: str = "table") -> str:
-    """As told; else as the file is called; else the default."""
-    if told or output is None:
-        return told or default
+def format_for(requested: str, output: Path | None, default: str = "table") -> str:
+    """Return the requested format, or that of the file's suffix, or the default."""
+    if requested or output is None:
+        return requested or default
     ending = output.suffix.lower()
     if ending not in (*_SUFFIXES, *_PLAIN):
         raise UserError(

@@ -1,10 +1,10 @@
-"""Results as tables of pandas or pyarrow, where those are installed.
+"""Results as tables of pandas or pyarrow, and as Parquet files, if those libraries are installed.
 
-What is nested becomes columns with dots (`params.M`, `quantities.latency.warm.median`); groups stay together, in the
-order in which the rows first have them. What is a value in one row and nested in another is one column of JSON text.
-The type of a column never depends on how much of it is missing: whole numbers are `Int64` (pandas) and `int64` (arrow),
-numbers `float64`, yes or no `boolean`, all else `string`. A list stays one where all lists of its column hold whole
-numbers, numbers, or texts; other lists, columns of several kinds, and numbers that none of these types holds exactly,
+Nested values become columns with dots (`params.M`, `quantities.latency.warm.median`); groups stay together, in the
+order in which they first occur. A name that is a value in one row and nested in another is one column of JSON text. The
+type of a column never depends on how much of it is missing: whole numbers are `Int64` (pandas) and `int64` (arrow),
+numbers `float64`, yes or no `boolean`, all else `string`. A list stays a list if all lists of its column hold whole
+numbers, numbers, or texts. Other lists, columns of several kinds, and numbers that none of these types holds exactly,
 are JSON text.
 """
 
@@ -48,17 +48,18 @@ _KNOWN: tuple[tuple[Kind, frozenset[Kind], tuple[str, ...]], ...] = (
     ("bool", frozenset({"bool"}), ("change.sure",)),
     ("text", frozenset({"text"}), ("reason", "note", "label", "cache", "run.label", "run.revision")),
 )  # fmt: skip
-"""Columns that may be missing throughout, or happen to be whole: their kind, and the kinds that it takes."""
+"""Columns that may be empty, or contain whole numbers by chance: their kind, the kinds that it accepts, and names."""
 _encoder = msgspec.json.Encoder(decimal_format="number")
 _LARGEST = 2**63
 _EXACT = 2**53
-"""Up to which a float64 is every whole number."""
+"""Limit up to which a float64 holds every whole number."""
 
 
 def to_pandas(what: Any, *, flat: bool = True) -> Any:
-    """A `pandas.DataFrame` of a result, a comparison (a row a case), histories (a row a run of each) or rows.
+    """Return a `pandas.DataFrame` of a result, a comparison (a row for each case), histories (a row for each run of
+    each series) or rows.
 
-    Not `flat`: what is nested is one column, of JSON text.
+    If not `flat`, a nested value is one column of JSON text.
     """
     pandas = _library("pandas")
     columns = _columns(rows_of(what), flat=flat)
@@ -67,7 +68,7 @@ def to_pandas(what: Any, *, flat: bool = True) -> Any:
 
 
 def to_arrow(what: Any, *, flat: bool = True) -> Any:
-    """A `pyarrow.Table` of the same."""
+    """Return a `pyarrow.Table` of the same as `to_pandas`."""
     arrow = _library("pyarrow")
     columns = _columns(rows_of(what), flat=flat)
     types = {name: _arrow_type(arrow, kind) for name, (kind, _) in columns.items()}
@@ -76,7 +77,7 @@ def to_arrow(what: Any, *, flat: bool = True) -> Any:
 
 
 def write_parquet(what: Any, path: str | Path) -> None:
-    """A file that is whole or not there; its folder is made if need be."""
+    """Write a Parquet file completely or not at all; its folder is made if needed."""
     table, path = to_arrow(what), Path(path)
     parquet = _library("pyarrow.parquet")
     with whole_file(path) as file:
@@ -85,33 +86,33 @@ def write_parquet(what: Any, path: str | Path) -> None:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that is whole or as it was: what is written stands beside it until the end. Its folder is made."""
+    """Open a file for writing that is replaced at the end, or stays as it was after an error. Its folder is made."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path = path.resolve()  # what a link leads to, and not the link
-        if path.exists() and not path.is_file():  # a device or a pipe has no other beside it
+        path = path.resolve()  # replaces the target of a link, and not the link
+        if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
             with path.open("wb") as file:
                 yield file
             return
-        beside = path.with_name(f".opmark-{secrets.token_hex(8)}.part")
+        partial = path.with_name(f".opmark-{secrets.token_hex(8)}.part")
         try:
-            with beside.open("xb") as file:
+            with partial.open("xb") as file:
                 yield file
             if path.exists():
-                shutil.copymode(path, beside)
-            beside.replace(path)
+                shutil.copymode(path, partial)
+            partial.replace(path)
         finally:
-            beside.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def rows_of(what: Any) -> list[Row]:
-    """Plain rows, nested as `--json` prints them."""
+    """Return plain rows, nested as `--json` prints them."""
     if isinstance(what, Compared):
-        return _compared(what)
+        return _comparison_rows(what)
     if isinstance(what, History):
-        return _followed(what)
+        return _history_rows(what)
     if isinstance(what, str | bytes | Mapping):
         raise _unknown(what)
     if not isinstance(what, Iterable):
@@ -121,7 +122,7 @@ def rows_of(what: Any) -> list[Row]:
     found: list[Row] = []
     for item in what:
         if isinstance(item, History):
-            found += _followed(item)
+            found += _history_rows(item)
         elif isinstance(item, Mapping):
             found.append(item)
         else:
@@ -140,14 +141,14 @@ def _library(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        wanted = name.partition(".")[0]
+        package = name.partition(".")[0]
         raise UserError(
-            f"this takes {wanted}, which cannot be imported here: {error}",
-            f"`pip install {wanted}`, or `pip install opmark[tables]`",
+            f"this takes {package}, which cannot be imported here: {error}",
+            f"`pip install {package}`, or `pip install opmark[tables]`",
         ) from None
 
 
-def _compared(what: Compared) -> list[Row]:
+def _comparison_rows(what: Compared) -> list[Row]:
     sides = {"side_a": what.a, "side_b": what.b, "run_a": what.runs[0], "run_b": what.runs[1]}
     return [
         sides
@@ -158,24 +159,24 @@ def _compared(what: Compared) -> list[Row]:
     ]
 
 
-_OF_SERIES = ("case", "op", "params", "phase", "backend", "implementation", "threads", "quantity", "cache", "chip")
+_SERIES_FIELDS = ("case", "op", "params", "phase", "backend", "implementation", "threads", "quantity", "cache", "chip")
 
 
-def _followed(history: History) -> list[Row]:
-    """A row a run; `change` is filled where a new level begins."""
-    series = {name: getattr(history, name) for name in _OF_SERIES}
+def _history_rows(history: History) -> list[Row]:
+    """Return a row for each run; `change` is filled if a new level begins there."""
+    series = {name: getattr(history, name) for name in _SERIES_FIELDS}
     begins = {change.after.id: change for change in history.changes}
     found: list[Row] = []
     for point in history.points:
         change = begins.get(point.run.id)
-        told = {name: getattr(change, name, None) for name in ("ratio", "low", "high", "p", "sure")}
+        new_level = {name: getattr(change, name, None) for name in ("ratio", "low", "high", "p", "sure")}
         value = {name: getattr(point, name) for name in ("value", "low", "high", "processes", "environment")}
-        found.append(series | {"run": msgspec.to_builtins(point.run)} | value | {"change": told})
+        found.append(series | {"run": msgspec.to_builtins(point.run)} | value | {"change": new_level})
     return found
 
 
 class _Node:
-    """A name among those beside it: whether it has values, and the names below it, in their order."""
+    """A name in the tree of columns: whether it has values itself, and the names below it in their order."""
 
     def __init__(self) -> None:
         self.valued = False
@@ -190,7 +191,8 @@ class _Node:
                 node.valued |= value is not None
 
     def columns(self, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-        """A group that has columns is none itself, unless it is a value elsewhere: nothing is to be lost."""
+        """Yield the paths of columns. A group is a column itself only if some row has a value there, which would be
+        lost."""
         for key, node in self.below.items():
             if node.below and not node.valued:
                 yield from node.columns((*path, key))
@@ -207,13 +209,13 @@ def _columns(rows: Sequence[Row], *, flat: bool) -> dict[str, tuple[Kind, list[A
         name = ".".join(map(str, path))
         if name in found:
             raise UserError(f"two values have the name `{name}` once what is nested is a column")
-        values = [_at(row, path) for row in rows]
+        values = [_value_at(row, path) for row in rows]
         kind = _kind(name, values)
-        found[name] = (kind, [_as(kind, value) for value in values])
+        found[name] = (kind, [_convert(kind, value) for value in values])
     return found
 
 
-def _at(row: Any, path: tuple[Any, ...]) -> Any:
+def _value_at(row: Any, path: tuple[Any, ...]) -> Any:
     for key in path:
         if not isinstance(row, Mapping):
             return None
@@ -223,8 +225,8 @@ def _at(row: Any, path: tuple[Any, ...]) -> Any:
 
 def _kind(name: str, values: Sequence[Any]) -> Kind:
     kinds = {_kind_of(value) for value in values if value is not None}
-    for known, taken, patterns in _KNOWN:
-        if kinds <= taken and any(fnmatchcase(name, pattern) for pattern in patterns):
+    for known, accepted, patterns in _KNOWN:
+        if kinds <= accepted and any(fnmatchcase(name, pattern) for pattern in patterns):
             return known
     if not kinds:
         return "nothing"
@@ -236,11 +238,11 @@ def _kind(name: str, values: Sequence[Any]) -> Kind:
     if len(lists) == 1 and lists <= {"wholes", "numbers", "texts"}:
         return lists.pop()
     alone = kinds.pop() if len(kinds) == 1 else "json"
-    return "json" if alone in ("nothing", "exact") else alone  # of empty lists nobody knows what they are of
+    return "json" if alone in ("nothing", "exact") else alone  # the kind of items of empty lists is unknown
 
 
 def _is_exact(value: Any) -> bool:
-    """As a float64."""
+    """Whether a float64 holds the value exactly."""
     return not isinstance(value, int) or abs(value) <= _EXACT
 
 
@@ -269,7 +271,7 @@ def _kind_of_list(items: Sequence[Any]) -> Kind:
     return "texts" if inside == {"text"} else "json"
 
 
-def _as(kind: Kind, value: Any) -> Any:
+def _convert(kind: Kind, value: Any) -> Any:
     if value is None:
         return None
     if kind == "json":
@@ -286,16 +288,13 @@ def _arrow_type(arrow: Any, kind: Kind) -> Any:
     return arrow.list_(getattr(arrow, inside)()) if inside else getattr(arrow, _ARROW[kind])()
 
 
-# Parquet, by pyarrow, where that is installed.
-
-
 def parquet_bytes(grid: Grid) -> bytes:
-    """A column's type does not depend on whether anything is in it, where its kind is known."""
+    """Return a Parquet file; a column of a known kind has its type even if it is empty."""
     table = to_arrow(grid.records() or [dict.fromkeys(grid.columns)], flat=False)
     arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     for place, field in enumerate(table.schema):
-        if field.name in grid.kinds and field.type != (wanted := getattr(arrow, grid.kinds[field.name])()):
-            table = table.set_column(place, field.name, table.column(place).cast(wanted))
-    written = io.BytesIO()
-    parquet.write_table(table.slice(0, len(grid.rows)), written, compression="zstd")
-    return written.getvalue()
+        if field.name in grid.kinds and field.type != (kind := getattr(arrow, grid.kinds[field.name])()):
+            table = table.set_column(place, field.name, table.column(place).cast(kind))
+    file = io.BytesIO()
+    parquet.write_table(table.slice(0, len(grid.rows)), file, compression="zstd")
+    return file.getvalue()

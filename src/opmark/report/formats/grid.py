@@ -1,4 +1,4 @@
-"""A table as data: names of columns, and rows of plain values."""
+"""A table as data, and its formats CSV, JSON, JSON lines and aligned text."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Grid(NamedTuple):
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
     kinds: Mapping[str, str] = {}
-    """What a column is of, where that is known also if nothing is in it: a type of arrow, as `float64`."""
+    """Types of columns in arrow, such as `float64`, where they are known even if a column is empty."""
 
     def records(self) -> list[dict[str, Any]]:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
 def distinct(columns: Sequence[str]) -> list[str]:
-    """SQL may give two columns one name: the second is then `name_2`."""
+    """Return unique names: SQL may give two columns the same name, of which the second becomes `name_2`."""
     found: list[str] = []
     for name in columns:
         unique, count = name, 1
@@ -37,8 +37,8 @@ def distinct(columns: Sequence[str]) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """What a database gives, as what every format can hold: numbers, texts, lists, mappings, nothing. A decimal number
-    stays one where another would have fewer digits."""
+    """Convert a value of a database to one that every format can hold: a number, text, list, mapping or None. A decimal
+    number stays one if a float would lose digits."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Decimal):
@@ -65,7 +65,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-# CSV: RFC 4180 with lines that end in a line feed, UTF-8, numbers in full, nothing as nothing.
+# CSV: RFC 4180 with lines that end in a line feed, UTF-8, numbers in full, empty cells for None.
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
@@ -75,7 +75,7 @@ def csv_text(grid: Grid) -> str:
 
 
 def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """A line at a time: there may be more of them than fit into the memory."""
+    """Yield one line at a time, because all may not fit into memory."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for cells in chain([[_text(name) for name in columns]], ([_cell(value) for value in row] for row in rows)):
@@ -100,15 +100,15 @@ def _cell(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    guarded = f"'{value}" if value.startswith(_FORMULA) else value
-    return harmless(guarded)
+    """Return text that spreadsheets do not take for a formula."""
+    return harmless(f"'{value}" if value.startswith(_FORMULA) else value)
 
 
-# JSON: a row is an object. What is no number (NaN, infinity) is null, since JSON has no word for it.
+# JSON: a row is an object. NaN and infinity, which JSON does not have, are null.
 
 
 def json_text(grid: Grid) -> str:
-    """One array, a row on a line of its own."""
+    """Return one array, with each row on a line of its own."""
     lines = ",\n".join(map(json_line, grid.records()))
     return f"[\n{lines}\n]\n" if lines else "[]\n"
 
@@ -118,25 +118,25 @@ def jsonl_text(grid: Grid) -> str:
 
 
 def jsonl_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """A line at a time: there may be more of them than fit into the memory."""
+    """Yield one line at a time, because all may not fit into memory."""
     for row in rows:
         yield f"{json_line(dict(zip(columns, row, strict=True)))}\n"
 
 
-# A table of text for people.
+# Aligned text for people.
 
 
 def table_text(grid: Grid) -> str:
-    """Numbers to the right, all else to the left; a cell is one line."""
+    """Return an aligned table, with numbers to the right and other cells to the left; a cell is one line."""
     if not grid.columns:
         return ""
     heads = [printable(name) for name in grid.columns]
-    cells = [[printable(shown(value)) for value in row] for row in grid.rows]
+    cells = [[printable(cell_text(value)) for value in row] for row in grid.rows]
     right = [any(is_number(row[i]) for row in grid.rows) for i in range(len(heads))]
     return align_columns([heads, *cells], right)
 
 
-def shown(value: Any) -> str:
+def cell_text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):

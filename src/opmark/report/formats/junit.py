@@ -1,4 +1,4 @@
-"""JUnit XML, as CI systems read it: a test a case."""
+"""JUnit XML for CI systems, with a test for each case."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _SUITE = "opmark check"
 
 
 def junit_xml(checked: CheckResult) -> str:
-    """Failures are confirmed slowdowns, errors cases that fail now; unconfirmed, undecided and missing ones are
-    skipped. What else is to fail the build is a failure too."""
+    """Return the XML. Confirmed slowdowns are failures, cases that fail now are errors, and unconfirmed, undecided and
+    missing ones are skipped; other outcomes that fail the build are failures, too."""
     cases = [*map(_case, checked.findings, [checked] * len(checked.findings)), *_missing(checked)]
     kinds = [kind for kind, _ in cases]
     counts = (
@@ -36,11 +36,11 @@ def junit_xml(checked: CheckResult) -> str:
 
 
 def clean(text: str) -> str:
-    """Without what XML 1.0 cannot hold, not even escaped: such a character is shown by its number."""
-    return "".join(one if _allowed(ord(one)) else f"\\u{ord(one):04x}" for one in text)
+    """Replace characters that XML 1.0 does not allow, not even escaped, by their numbers."""
+    return "".join(one if _is_allowed(ord(one)) else f"\\u{ord(one):04x}" for one in text)
 
 
-def _allowed(code: int) -> bool:
+def _is_allowed(code: int) -> bool:
     return code in (0x9, 0xA, 0xD) or 0x20 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code >= 0x10000
 
 
@@ -62,28 +62,28 @@ def _properties(checked: CheckResult) -> Iterator[str]:
 
 
 def _case(finding: CheckedCase, checked: CheckResult) -> tuple[str, str]:
-    """(failure, error, skipped or nothing; the element)"""
+    """Return the kind (failure, error, skipped or empty), and the element."""
     pair, outcome = finding.pair, finding.outcome
     name = " ".join(filter(None, (pair.op, pair.params, pair.phase, pair.where[1], quantity(pair))))
     seconds = f' time="{pair.b:.9f}"' if pair.b is not None and pair.quantity != "energy" else ""
     open_ = f"<testcase classname={_attribute(pair.op)} name={_attribute(name)}{seconds}"
-    said = _said(finding)
+    text = _describe(finding)
     if outcome in checked.fail_on:
         kind = "error" if outcome == "failed" else "failure"
     elif outcome in ("unconfirmed", "undecided", "missing", "broken", "failed"):
         kind = "skipped"
     else:
-        return "", f"{open_}/>" if outcome == "same" else f"{open_}>{_output(said)}</testcase>"
-    message = f"{outcome}: {said.splitlines()[0]}" if said else outcome
+        return "", f"{open_}/>" if outcome == "same" else f"{open_}>{_output(text)}</testcase>"
+    message = f"{outcome}: {text.splitlines()[0]}" if text else outcome
     kinds = f" type={_attribute(outcome)}" if kind != "skipped" else ""
-    return kind, f"{open_}><{kind}{kinds} message={_attribute(message)}>{escape(clean(said))}</{kind}></testcase>"
+    return kind, f"{open_}><{kind}{kinds} message={_attribute(message)}>{escape(clean(text))}</{kind}></testcase>"
 
 
 def _output(text: str) -> str:
     return f"<system-out>{escape(clean(text))}</system-out>" if text else ""
 
 
-def _said(finding: CheckedCase) -> str:
+def _describe(finding: CheckedCase) -> str:
     lines = []
     looks = (("", finding.pair), ("again: ", finding.again))
     for when, pair in looks:

@@ -1,4 +1,7 @@
-"""Markdown: a table as GitHub and most others read it. Nothing that stands in a cell is taken for markup."""
+"""Markdown, as GitHub and most others read it: tables, comparisons, histories and whole reports.
+
+Texts are escaped, so that nothing in a cell is taken for markup.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from opmark.analysis.rows import Row
-from opmark.report.comparison import FIGURES, Columns, chosen, figures, footer, header, summary, word
+from opmark.report.comparison import FIGURES, Columns, figures, footer, header, select_pairs, summary, word
 from opmark.report.console.comparison import news, remarks, row_figures, verdict
 from opmark.report.console.history import _HEADS, _QUIET_HEADS, _QUIET_WHO, _WHO, _legend, _quiet_row, _rows
-from opmark.report.formats.grid import Grid, is_number, shown
+from opmark.report.formats.grid import Grid, cell_text, is_number
 from opmark.report.html.comparison import spread
 from opmark.report.html.items import COLUMNS
 from opmark.report.summary import (
@@ -20,13 +23,13 @@ from opmark.report.summary import (
     RunSection,
     Versus,
     about,
-    called,
+    describe_progress,
     doubts,
     facts_of,
     failed_groups,
+    run_name,
     sentence,
     skipped_groups,
-    unfinished,
 )
 from opmark.report.text import printable
 from opmark.schema.comparison import CheckedCase, CheckResult, Compared, Pairing
@@ -35,35 +38,35 @@ from opmark.schema.measurement import PREEMPTED
 from opmark.units import count_noun
 
 _MARKUP = re.compile(r"[\\`*\[\]|~#]|(?<![^\W_])_|_(?![^\W_])")
-"""An underscore between letters is one."""
+"""Matches markup; an underscore between letters is none."""
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "<span>$</span>"}
-"""The last is how GitHub wants a dollar that begins no formula."""
+"""Replacements; GitHub needs the last one for a dollar that does not begin a formula."""
 _LIVE = re.compile(r"@(?=\w)|#(?=\w)|\bGH-(?=\d)|\bwww(?=\.)|:(?=//)|\b(?:mailto|xmpp):", re.IGNORECASE)
-"""What a pull request turns into a mention of people, a reference or a link; a backslash does not stop it."""
+"""Matches text that a pull request turns into a mention, a reference or a link, which a backslash does not prevent."""
 _UNSEEN = "&#8203;"
-"""A space without width, behind which the rest is only text."""
+"""A space of width 0, which prevents mentions, references and links."""
 
 
 def markdown_text(grid: Grid) -> str:
     numeric = [_is_number([row[i] for row in grid.rows]) for i in range(len(grid.columns))]
     rule = _row("---:" if number else "---" for number in numeric)
-    body = [_row(escaped(shown(value)) for value in row) for row in grid.rows]
-    return "\n".join([_row(map(escaped, grid.columns)), rule, *body]) + "\n"
+    body = [_row(escape_markdown(cell_text(value)) for value in row) for row in grid.rows]
+    return "\n".join([_row(map(escape_markdown, grid.columns)), rule, *body]) + "\n"
 
 
 def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def escaped(text: str) -> str:
-    """As itself, in a table's cell or anywhere else on a line: neither markup, nor a mention, a reference, a link."""
+def escape_markdown(text: str) -> str:
+    """Escape text for a cell or a line, so that it contains no markup, mention, reference or link."""
     parts = _LIVE.split(line := printable(" ".join(text.split())))
     live = [found[0] for found in _LIVE.finditer(line)]
-    dead = [_escaped(part + end) for part, end in zip(parts, [*live, ""], strict=True)]
+    dead = [_escape(part + end) for part, end in zip(parts, [*live, ""], strict=True)]
     return _UNSEEN.join(dead)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     marked = _MARKUP.sub(lambda found: f"\\{found[0]}", text)
     return "".join(_HTML.get(one, one) for one in marked)
 
@@ -73,12 +76,12 @@ def _is_number(values: Sequence[Any]) -> bool:
     return bool(known) and all(map(is_number, known))
 
 
-# A comparison in Markdown: all of it, or as short as a pull request wants it.
+# Comparisons in full, and as short as for a pull request.
 
 _ROWS = 50
 """Upper bound for a table in a pull request."""
 _FOLDED = ("undecided", "cleared", "mended", "missing")
-"""What nobody has to act on."""
+"""Outcomes that need no action."""
 
 
 _VERDICT = ("verdict", "")
@@ -87,44 +90,44 @@ _VERDICT = ("verdict", "")
 def table(
     heads: Sequence[str], rows: Sequence[Sequence[str]], who: int, words: Collection[str] = _VERDICT
 ) -> Iterator[str]:
-    """The first `who` columns are words, and those named so; figures stand at the right."""
+    """Yield the lines of a table. The first `who` columns and those in `words` are aligned left, figures right."""
     left = [i < who or head in words for i, head in enumerate(heads)]
-    yield f"| {' | '.join(map(escaped, heads))} |"
+    yield f"| {' | '.join(map(escape_markdown, heads))} |"
     yield f"| {' | '.join('---' if at_left else '---:' for at_left in left)} |"
     for row in rows:
-        yield f"| {' | '.join(map(escaped, row))} |"
+        yield f"| {' | '.join(map(escape_markdown, row))} |"
 
 
 def pairs_table(pairs: Sequence[Pairing], longest: int | None = None) -> Iterator[str]:
-    """`longest`: characters of a cell; None for as many as there are."""
-    columns = Columns.on_a_page(pairs)
+    """Yield the table of pairs. `longest` limits the characters of a cell."""
+    columns = Columns.for_page(pairs)
     rows = [[cell[:longest] for cell in (*columns.cells(pair), *figures(pair))] for pair in pairs]
     yield from table([*columns.heads, *FIGURES], rows, len(columns.heads))
 
 
 def comparison_markdown(compared: Compared, only: Collection[str] = ()) -> str:
-    shown = chosen(compared, only)
-    lines = [*(f"{escaped(line)}  " for line in header(compared)), ""]
-    if shown:
-        lines += [*pairs_table(shown), ""]
-    lines += [f"{escaped(line)}  " for line in footer(compared)]
+    pairs = select_pairs(compared, only)
+    lines = [*(f"{escape_markdown(line)}  " for line in header(compared)), ""]
+    if pairs:
+        lines += [*pairs_table(pairs), ""]
+    lines += [f"{escape_markdown(line)}  " for line in footer(compared)]
     return "\n".join(lines) + "\n"
 
 
 def summary_markdown(checked: CheckResult) -> str:
-    """For a pull request: the verdict, what is slower or faster, and the rest folded away."""
+    """Return the verdict of a gate for a pull request, with slower and faster cases; the rest is folded."""
     found = news(checked)
-    told = [finding for finding in found if finding.outcome not in _FOLDED]
+    open_ = [finding for finding in found if finding.outcome not in _FOLDED]
     folded = [finding for finding in found if finding.outcome in _FOLDED]
     sign = "❌" if checked.exit_code else "⚠️" if checked.counts()["unconfirmed"] else "✅"
-    lines = [f"### {sign} opmark: {escaped(verdict(checked))}", ""]
-    if told:
-        lines += [*_findings(told[:_ROWS]), ""]
-    if len(told) > _ROWS:
-        lines += [f"and {len(told) - _ROWS} more", ""]
-    lines += [f"- {escaped(line)}" for line in remarks(checked)]
+    lines = [f"### {sign} opmark: {escape_markdown(verdict(checked))}", ""]
+    if open_:
+        lines += [*_findings(open_[:_ROWS]), ""]
+    if len(open_) > _ROWS:
+        lines += [f"and {len(open_) - _ROWS} more", ""]
+    lines += [f"- {escape_markdown(line)}" for line in remarks(checked)]
     lines += ["", "<details><summary>Details and environment</summary>", ""]
-    lines += [f"{escaped(line)}  " for line in (*header(checked.compared), *footer(checked.compared))]
+    lines += [f"{escape_markdown(line)}  " for line in (*header(checked.compared), *footer(checked.compared))]
     if folded:
         lines += ["", *_findings(folded[:_ROWS])]
     if len(folded) > _ROWS:
@@ -133,42 +136,42 @@ def summary_markdown(checked: CheckResult) -> str:
 
 
 def _findings(found: Sequence[CheckedCase]) -> Iterator[str]:
-    columns = Columns.on_a_page([finding.pair for finding in found])
+    columns = Columns.for_page([finding.pair for finding in found])
     rows = [[*columns.cells(finding.pair), *row_figures(finding)] for finding in found]
     yield from table([*columns.heads, *FIGURES], rows, len(columns.heads))
 
 
 def history_markdown(found: Histories) -> str:
-    """A table of changes, one of what did not change where that is asked for, and what was looked at."""
+    """Return a table of changes, one of series without a change if there are any, and a legend."""
     quiet = [_quiet_row(history) for history in found.series if not history.changes]
     lines = []
     for heads, rows, who in ((_HEADS, _rows(found.series), _WHO), (_QUIET_HEADS, quiet, _QUIET_WHO)):
         lines += [*table(heads, rows, who), ""] if rows else []
-    return "\n".join([*lines, *(f"{escaped(text)}  " for text in _legend(found))]) + "\n"
+    return "\n".join([*lines, *(f"{escape_markdown(text)}  " for text in _legend(found))]) + "\n"
 
 
-# A report in Markdown, for pull requests: what failed first, then comparisons, the rest folded; never too long.
+# Reports for pull requests: failures and comparisons first, the rest folded, within the limit of a comment.
 
 LONGEST = 65_000
-"""Characters; a comment on GitHub takes 65,536."""
+"""Longest report in characters; a comment on GitHub takes 65,536."""
 _CASES = 5
 """Number of cases that are named for one reason."""
 _ROOM = 400
-"""Kept for what is said of what was left out."""
-_SAID = 300
-"""Characters of one text that others wrote: a label, a reason, a fact."""
+"""Characters reserved for the line about left-out parts."""
+_LONGEST_TEXT = 300
+"""Longest text that others wrote, in characters: a label, a reason, a fact."""
 _LINE = 2000
-"""Characters of a line that lists several of these."""
+"""Longest line that lists several of these, in characters."""
 _NOWHERE = ItemAnchors(1, frozenset())
 _SIGNS = (("❌", ("failed", "slower")), ("⚠️", ("undecided", "skipped")), ("✅", ("same", "faster")))
-"""The sign of a comparison, by its gravest verdict; where nothing could be compared it is the second."""
+"""Signs of comparisons by their most severe verdict; a comparison without pairs has the second one."""
 _FOLDS = ("failed", "slower", "faster", "undecided", "same", "skipped")
 _NUMBERS = {"cases", *(column.head for column in COLUMNS if column.number)}
-"""Heads of columns that stand at the right."""
+"""Heads of columns that are aligned to the right."""
 
 
-class _Written:
-    """Lines up to a length; what no longer fits is counted."""
+class _LimitedText:
+    """Collects lines up to a length, and counts those that do not fit."""
 
     def __init__(self, longest: int) -> None:
         self._left = longest - _ROOM
@@ -176,9 +179,9 @@ class _Written:
         self.dropped: list[str] = []
 
     def add(self, lines: Iterable[str]) -> bool:
-        """All of them or none."""
+        """Add all lines or none; return whether they fit."""
         listed = list(lines)
-        # a character outside of the basic plane counts twice where length is that of UTF-16
+        # GitHub counts UTF-16, in which a character outside of the basic plane counts twice.
         needed = sum(len(line.encode("utf-16-le")) // 2 + 1 for line in listed)
         if needed > self._left:
             return False
@@ -187,7 +190,7 @@ class _Written:
         return True
 
     def fold(self, title: str, head: Sequence[str], lines: Sequence[str]) -> None:
-        """A table behind a click: as many rows as fit."""
+        """Add a folded table, with as many rows as fit."""
         frame = [f"<details><summary>{title}</summary>", "", *head, "", "</details>", ""]
         if not self.add(frame):
             self.dropped.append(title)
@@ -201,16 +204,16 @@ class _Written:
 
     def text(self) -> str:
         if self.dropped:
-            told = "; ".join(self.dropped)
-            told = told if len(told) < _ROOM // 2 else f"{told[: _ROOM // 2]}..."
-            self.lines.append(f"_Left out, because a comment cannot be longer: {told}. `opmark report` has them all._")
+            names = "; ".join(self.dropped)
+            names = names if len(names) < _ROOM // 2 else f"{names[: _ROOM // 2]}..."
+            self.lines.append(f"_Left out, because a comment cannot be longer: {names}. `opmark report` has them all._")
         return "\n".join(self.lines).rstrip("\n") + "\n"
 
 
 def markdown_report(content: Content, longest: int = LONGEST) -> str:
-    written = _Written(longest)
+    written = _LimitedText(longest)
     if content.title:
-        written.add([f"## {_said(content.title)}", ""])
+        written.add([f"## {_escape_short(content.title)}", ""])
     for versus in content.comparisons:
         _add_comparison(written, versus)
     for part in content.parts:
@@ -218,49 +221,53 @@ def markdown_report(content: Content, longest: int = LONGEST) -> str:
     return written.text()
 
 
-def _said(text: str, most: int = _SAID) -> str:
-    return escaped(_short(text, most))
+def _escape_short(text: str, most: int = _LONGEST_TEXT) -> str:
+    return escape_markdown(_shorten(text, most))
 
 
-def _short(text: str, most: int = _SAID) -> str:
-    """What others wrote, so short that it leaves room for the rest."""
+def _shorten(text: str, most: int = _LONGEST_TEXT) -> str:
+    """Shorten text of others, so that it leaves room for the rest."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 
-def _add_comparison(written: _Written, versus: Versus) -> None:
-    compared, pairs = versus.compared, chosen(versus.compared)
+def _add_comparison(written: _LimitedText, versus: Versus) -> None:
+    compared, pairs = versus.compared, select_pairs(versus.compared)
     found: dict[str, list[Pairing]] = {}
     for pair in pairs:
         found.setdefault(word(pair), []).append(pair)
     sign = next((sign for sign, words in _SIGNS if any(one in found for one in words)), "⚠️")
-    first, *others = [_said(line, _LINE) for line in header(compared)]
-    heading = f"### {sign} {_said(compared.a)} → {_said(compared.b)}: {escaped(summary(compared))}"
+    first, *others = [_escape_short(line, _LINE) for line in header(compared)]
+    heading = (
+        f"### {sign} {_escape_short(compared.a)} → {_escape_short(compared.b)}: {escape_markdown(summary(compared))}"
+    )
     written.add([heading, "", f"{first}  "])
     written.add([*(f"{line}  " for line in others), ""])
     for one in _FOLDS:
         if listed := found.get(one, []):
-            head, rule, *lines = pairs_table(listed, _SAID)
+            head, rule, *lines = pairs_table(listed, _LONGEST_TEXT)
             written.fold(count_noun(len(listed), f"case {one}", f"cases {one}"), [head, rule], lines)
-    told = filter(None, (spread(compared), *list(footer(compared))[1:]))
-    written.add([*(f"{_said(line, _LINE)}  " for line in told), ""])
+    remarks = filter(None, (spread(compared), *list(footer(compared))[1:]))
+    written.add([*(f"{_escape_short(line, _LINE)}  " for line in remarks), ""])
 
 
-def _add_run(written: _Written, part: RunSection) -> None:
+def _add_run(written: _LimitedText, part: RunSection) -> None:
     run_view = part.run_view
     failed = failed_groups(run_view.rows, _NOWHERE)
-    doubtful = unfinished(run_view) or not any(row.usable for row in run_view.rows) or _preempted(run_view.rows)
+    doubtful = (
+        describe_progress(run_view) or not any(row.usable for row in run_view.rows) or _note_preempted(run_view.rows)
+    )
     sign = "❌" if failed else "⚠️" if doubtful else "✅"
-    written.add([f"### {sign} {_said(called(run_view))}: {escaped(sentence(run_view))}", ""])
-    for told in filter(None, (unfinished(run_view), _preempted(run_view.rows))):
-        written.add([escaped(told), ""])
+    written.add([f"### {sign} {_escape_short(run_name(run_view))}: {escape_markdown(sentence(run_view))}", ""])
+    for remark in filter(None, (describe_progress(run_view), _note_preempted(run_view.rows))):
+        written.add([escape_markdown(remark), ""])
     _add_groups(written, failed)
     for title, heads, cells in _tables(part):
         words = {name for name in heads if name not in _NUMBERS}
-        head, rule, *lines = table(heads, [[_short(cell) for cell in line] for line in cells], 1, words)
+        head, rule, *lines = table(heads, [[_shorten(cell) for cell in line] for line in cells], 1, words)
         written.fold(title, [head, rule], lines)
 
 
-def _preempted(rows: Sequence[Row]) -> str:
+def _note_preempted(rows: Sequence[Row]) -> str:
     spoilt = sum(PREEMPTED in row.headline_cautions for row in rows)
     return (
         f"{count_noun(spoilt, 'number')} of {len(rows)} preempted: the scheduler's, not the operator's"
@@ -269,7 +276,7 @@ def _preempted(rows: Sequence[Row]) -> str:
     )
 
 
-def _add_groups(written: _Written, groups: Sequence[FailureGroup]) -> None:
+def _add_groups(written: _LimitedText, groups: Sequence[FailureGroup]) -> None:
     missing = sum(not written.add([_group(group)]) for group in groups)
     if missing:
         written.dropped.append(count_noun(missing, "reason of failures", "reasons of failures"))
@@ -278,9 +285,9 @@ def _add_groups(written: _Written, groups: Sequence[FailureGroup]) -> None:
 
 
 def _group(group: FailureGroup) -> str:
-    named = "; ".join(_said(f"{link.text} on {link.where}") for link in group.links[:_CASES])
+    names = "; ".join(_escape_short(f"{link.text} on {link.where}") for link in group.links[:_CASES])
     more = f"; and {group.total - _CASES} more" if group.total > _CASES else ""
-    return f"- **{group.word}**: {_said(group.first)} ({count_noun(group.total, 'case')}: {named}{more})"
+    return f"- **{group.word}**: {_escape_short(group.first)} ({count_noun(group.total, 'case')}: {names}{more})"
 
 
 Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]

@@ -1,6 +1,7 @@
-"""A run as lines for programs: one for each quantity that was measured of a row.
+"""A run as a table: two formats for people, rounded, and four for programs.
 
-A row without measurements has one line too, with its status and its reason. Nothing is rounded.
+Tables for programs have a line for each measured quantity of a row. A row without measurements has one line too, with
+its status and its reason. Nothing is rounded there.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from opmark.report.formats.markdown import markdown_text
 from opmark.report.text import harmless, json_line
 
 FACTS = ("machine", "cpu", "gpu", "device", "python", "torch", "opmark", "system")
-"""Facts of the environment that it ran in; all of them are in the view `environments`."""
+"""Facts of the environment in each line; the view `environments` has all of them."""
 _TEXT, _WHOLE, _NUMBER, _YES = "string", "int64", "float64", "bool_"
 
 # The columns in their order, and their types; a column for each parameter comes behind `params`.
@@ -44,21 +45,21 @@ PARAMS = "params"
 
 
 def result_rows(results: Results) -> list[dict[str, Any]]:
-    """The lines by column; `params` is a mapping here."""
-    this = results.run
-    of_run = {"run": this.id, "label": this.label, "run_started": this.started, "revision": this.revision,
-              "session": this.session}  # fmt: skip
+    """Return the lines by column; `params` is a mapping here."""
+    run = results.run
+    run_cells = {"run": run.id, "label": run.label, "run_started": run.started, "revision": run.revision,
+                 "session": run.session}  # fmt: skip
     found: list[dict[str, Any]] = []
-    for row in rows_of_records(results.records, this.id, machines_of(results), named=False):
-        shared = of_run | _shared(row, results)
-        for measured in [_measured(row, timing) for timing in row.timings] or [{}]:
-            whole = shared | measured
+    for row in rows_of_records(results.records, run.id, machines_of(results), named=False):
+        shared = run_cells | _row_cells(row, results)
+        for own in [_timing_cells(row, timing) for timing in row.timings] or [{}]:
+            whole = shared | own
             found.append({name: whole.get(name) for name in COLUMNS})
     return found
 
 
 def result_grid(results: Results) -> Grid:
-    """The lines as a table, with a column for each parameter behind all of them as JSON."""
+    """Return the lines as a table, with a column for all parameters as JSON, and one for each."""
     found = result_rows(results)
     names = list(dict.fromkeys(name for row in found for name in row[PARAMS]))
     place = list(COLUMNS).index(PARAMS) + 1
@@ -71,10 +72,10 @@ def result_grid(results: Results) -> Grid:
     return Grid(columns, cells, COLUMNS)
 
 
-def _shared(row: Row, results: Results) -> dict[str, Any]:
-    """What is the same for all that was measured of a row."""
-    facts = results.environments.get(row.environment, {})
-    told = {name: facts.get(name) for name in FACTS}
+def _row_cells(row: Row, results: Results) -> dict[str, Any]:
+    """Return the cells that are the same for all quantities of a row."""
+    environment = results.environments.get(row.environment, {})
+    facts = {name: environment.get(name) for name in FACTS}
     return {
         "case": row.case, "op": row.op, "phase": row.phase, "wrt": ",".join(row.wrt), "params": row.params,
         "backend": row.backend, "implementation": row.implementation, "threads": row.threads,
@@ -82,12 +83,12 @@ def _shared(row: Row, results: Results) -> dict[str, Any]:
         "bytes": row.bytes, "flops": None if row.flops is None else float(row.flops),
         "memory_peak": row.memory, "compile_time": row.compile_time, "verified": row.verified or None,
         "environment": row.environment, "started": row.started, "duration": row.duration,
-        **{name: fact if fact is None or isinstance(fact, str) else json_line(fact) for name, fact in told.items()},
+        **{name: fact if fact is None or isinstance(fact, str) else json_line(fact) for name, fact in facts.items()},
     }  # fmt: skip
 
 
-def _measured(row: Row, timing: Timing) -> dict[str, Any]:
-    """One quantity in one state of the caches."""
+def _timing_cells(row: Row, timing: Timing) -> dict[str, Any]:
+    """Return the cells of one quantity in one state of the caches."""
     summary, first = row.summary(timing.key), row.measurements(timing.key)[0]
     assert summary is not None
     found = {
@@ -111,17 +112,17 @@ def _measured(row: Row, timing: Timing) -> dict[str, Any]:
 
 
 def machines_of(results: Results) -> dict[str, MachineFacts]:
-    """What is known of the chip of each environment, by its id."""
+    """Return facts about the machine of each environment, by its id."""
     return {key: MachineFacts(results.peaks.get(key), results.chips.get(key)) for key in results.environments}
 
 
-# A run as people read it: rounded, with units, what is doubtful marked.
+# Tables for people: rounded, with units and marks for doubtful numbers.
 
 _WIDE = 1000
 
 
 def table_of(results: Results) -> str:
-    """As `opmark show` prints it into a file."""
+    """Return the table as `opmark show` prints it into a file."""
     out = io.StringIO()
     console = Console(file=out, width=_WIDE, highlight=False, color_system=None)
     print_table = print_side_by_side if several_backends(results.records) else print_records
@@ -130,7 +131,7 @@ def table_of(results: Results) -> str:
 
 
 def markdown_of(results: Results) -> str:
-    """A row for each case and backend; why one has no number, or a doubtful one, is in the last column."""
+    """Return a row for each case and backend; the last column has the reasons of missing and doubtful numbers."""
     found = rows_of_records(results.records, results.run.id, machines_of(results))
     columns, cells = cells_of(found)
     notes = ["; ".join(filter(None, (row.reason, *row.cautions))) for row in found]
@@ -142,10 +143,10 @@ def markdown_of(results: Results) -> str:
     return markdown_text(Grid([*columns, *more], lines))
 
 
-# A run as a table: two for people, four for programs. The same names as `opmark query --format`.
+# The formats, with the same names as of `opmark query --format`.
 
 SUFFIXES = {"table": "txt"}
-"""Where it is not the name of the format."""
+"""Suffixes of files that differ from the name of the format."""
 
 
 @dataclass(frozen=True)
@@ -158,20 +159,24 @@ class _Tables:
         return {f"{results.run.id}.{SUFFIXES.get(self.name, self.name)}": self.write(results)}
 
 
-def _nested(results: Results) -> Grid:
-    """JSON has parameters as they are, and needs no column for each."""
+def _nested_grid(results: Results) -> Grid:
+    """Return the lines with parameters as mappings, which JSON can hold."""
     return Grid([*COLUMNS], [[*row.values()] for row in result_rows(results)])
 
 
-TABLE = _Tables("table", "the table that `opmark show` prints, and what it says beneath", table_of)
-MARKDOWN = _Tables("md", "a Markdown table: a row a case and backend, rounded for people", markdown_of)
+TABLE = _Tables("table", "the table that `opmark show` prints, and the remarks below it", table_of)
+MARKDOWN = _Tables("md", "a Markdown table: a row for each case and backend, rounded for people", markdown_of)
 CSV = _Tables(
-    "csv", "a row for each thing measured, numbers in full, a column a parameter", lambda r: csv_text(result_grid(r))
+    "csv",
+    "a row for each measured quantity, numbers in full, a column for each parameter",
+    lambda r: csv_text(result_grid(r)),
 )
 JSON = _Tables(
-    "json", "the rows of csv as one JSON array, parameters as they are", lambda results: json_text(_nested(results))
+    "json",
+    "the rows of csv as one JSON array, parameters as they are",
+    lambda results: json_text(_nested_grid(results)),
 )
 JSONL = _Tables(
-    "jsonl", "the rows of csv as JSON lines, parameters as they are", lambda results: jsonl_text(_nested(results))
+    "jsonl", "the rows of csv as JSON lines, parameters as they are", lambda results: jsonl_text(_nested_grid(results))
 )
 PARQUET = _Tables("parquet", "the rows of csv as a Parquet file, by pyarrow", lambda r: parquet_bytes(result_grid(r)))

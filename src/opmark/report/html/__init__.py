@@ -1,1 +1,1 @@
-"""Pages: templates, style and the little script that the report and the dashboard share."""
+"""The HTML report, and the templates, styles and scripts that it shares with the dashboard."""

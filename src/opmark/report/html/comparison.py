@@ -1,4 +1,4 @@
-"""A comparison in a page: the verdicts, the mean, the table with the slowest first, and what else differs."""
+"""A comparison in a page: verdicts, mean, differing facts, and a table with the slowest case first."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from opmark.report.comparison import (
     FIGURES,
     WORDS,
     Columns,
-    chosen,
+    failed_on_both,
     figures,
     footer,
     header,
-    in_both,
     interval,
     ratio,
+    select_pairs,
     word,
 )
 from opmark.report.summary import ItemAnchors, Key, RunSection
@@ -29,7 +29,7 @@ from opmark.units import count_noun
 _NUMBERS = ("A", "B", "B/A")
 _CLASSES = {"slower": "fail", "failed": "fail", "faster": "good"}
 Links = Mapping[tuple[str, str], str]
-"""Links to rows, by case and by what tables call the place where they ran."""
+"""Links to rows by case and by the name of their backend in tables."""
 
 
 class FactDifference(NamedTuple):
@@ -46,18 +46,18 @@ def links_of(part: RunSection, place: ItemAnchors) -> Links:
 
 
 def verdicts(compared: Compared) -> list[Key]:
-    counts = Counter(word(pair) for pair in compared.pairs if not in_both(pair))
+    counts = Counter(word(pair) for pair in compared.pairs if not failed_on_both(pair))
     mean = compared.geomean
     found = [Key(name, str(counts[name]), "of B against A") for name in WORDS if counts[name]]
     if mean:
         about = f"{interval(mean)}, " if interval(mean) else ""
-        told = filter(None, (f"{about}{count_noun(mean.cases, 'case')}", spread(compared)))
-        found.append(Key("geometric mean B/A", ratio(mean.ratio), "; ".join(told)))
+        remarks = filter(None, (f"{about}{count_noun(mean.cases, 'case')}", spread(compared)))
+        found.append(Key("geometric mean B/A", ratio(mean.ratio), "; ".join(remarks)))
     return found
 
 
 def spread(compared: Compared) -> str:
-    """The interval of a mean is narrow where many cases went both ways: how far they went is said beside it."""
+    """Return the range of the ratios of single cases, because the interval of the mean can be much narrower."""
     found = [pair.ratio for pair in compared.pairs if pair.ratio]
     if compared.geomean is None or len(found) < 2:
         return ""
@@ -65,7 +65,7 @@ def spread(compared: Compared) -> str:
 
 
 def lines(compared: Compared) -> list[str]:
-    """What is compared with what, and what was not."""
+    """Return the lines above and below a comparison, without the differing facts, which have a table."""
     return [printable(line) for line in (*header(compared), *footer(compared)) if not line.startswith("differs: ")]
 
 
@@ -77,11 +77,12 @@ def differences(compared: Compared) -> list[FactDifference]:
 
 
 def versus_table(compared: Compared, number: int, links: Links, of: str = "") -> Markup:
-    """Slowest first, as the comparison has them. Empty where no case is on both sides. `of`: which of several it is."""
-    pairs = chosen(compared)
+    """Return the table of pairs, slowest first; empty if no case is on both sides. `of` names one of several
+    comparisons."""
+    pairs = select_pairs(compared)
     if not pairs:
         return Markup()
-    name, columns = f"versus-{number}", Columns.on_a_page(pairs)
+    name, columns = f"versus-{number}", Columns.for_page(pairs)
     heads = "".join(
         f"<th scope=col{' class=n' if head in _NUMBERS else ''}><button type=button>{head or 'remark'}</button>"
         for head in (*columns.heads, *FIGURES)
@@ -95,17 +96,18 @@ def versus_table(compared: Compared, number: int, links: Links, of: str = "") ->
 
 
 def _row(pair: Pairing, columns: Columns, links: Links) -> str:
-    told = word(pair)
+    verdict = word(pair)
     href = next((link for where in reversed(pair.where) if (link := links.get((pair.case, where), ""))), "")
     first, *who = [esc(cell) for cell in columns.cells(pair)]
-    named = f'<a href="{esc(href)}">{first}</a>' if href else first
+    name = f'<a href="{esc(href)}">{first}</a>' if href else first
     numbers = [(pair.a, 0), (pair.b, 1), (pair.ratio, 2)]
-    shown = figures(pair)
+    texts = figures(pair)
     cells = "".join(f"<td>{cell}" for cell in who)
-    cells += "".join(f'<td class=n data-v="{sortable(value)}">{esc(shown[i])}' for value, i in numbers)
-    kind = f" class={_CLASSES[told]}" if told in _CLASSES else ""
+    cells += "".join(f'<td class=n data-v="{sortable(value)}">{esc(texts[i])}' for value, i in numbers)
+    kind = f" class={_CLASSES[verdict]}" if verdict in _CLASSES else ""
     return (
-        f"<tr data-verdict={told}><th scope=row>{named}{cells}<td>{esc(shown[3])}<td{kind}>{told}<td>{esc(shown[5])}\n"
+        f"<tr data-verdict={verdict}><th scope=row>{name}{cells}"
+        f"<td>{esc(texts[3])}<td{kind}>{verdict}<td>{esc(texts[5])}\n"
     )
 
 

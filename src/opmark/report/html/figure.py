@@ -1,4 +1,4 @@
-"""A chart as a figure of a page: caption, picture, and its numbers as a table that folds."""
+"""Charts as figures of a page, with their numbers as a folded table, and as SVG files of their own."""
 
 from __future__ import annotations
 
@@ -19,66 +19,67 @@ from opmark.schema.chart import Chart
 
 _RIGHT = ' class="n"'
 _LEFT = "left out: "
-"""Notes that begin so are one line."""
+"""Prefix of notes that are joined to one line."""
 _KEYS = "arrow keys move from mark to mark, Enter follows its link, Escape hides what it says"
 
 
 ON_PAPER = 40
-"""Rows of numbers that are printed: more would be a book."""
+"""Number of rows up to which the numbers of a figure are printed."""
 
 
-class Shown(NamedTuple):
-    """How a figure stands in a page."""
+class FigureStyle(NamedTuple):
+    """Options of a figure in a page."""
 
     level: int = 3
     """Level of its heading."""
     of: str = ""
-    """What it is of, where a page has several of the same title."""
+    """Name of its run or comparison, if the page has several figures of the same title."""
     paper: bool = False
-    """Nobody can unfold its numbers."""
+    """Whether the page is printed, so that its numbers have to be unfolded."""
 
 
-_USUAL = Shown()
+_DEFAULT_STYLE = FigureStyle()
 
 
-def figure(chart: Chart, href: Callable[[str], str], shown: Shown = _USUAL) -> Markup:
-    """`href`: the address of an item by its key. Everything that a chart says is escaped here or while it is drawn."""
-    name, h = identifier(chart), f"h{shown.level}"
-    called = safe(", ".join(filter(None, (chart.title, shown.of))))
+def figure(chart: Chart, href: Callable[[str], str], style: FigureStyle = _DEFAULT_STYLE) -> Markup:
+    """Return a figure. `href` returns the address of a row by its key. All texts of a chart are escaped here or in
+    `svg`."""
+    name, h = identifier(chart), f"h{style.level}"
+    label = safe(", ".join(filter(None, (chart.title, style.of))))
     return Markup("".join([
         f'<figure class="chart chart-{chart.kind}" id="{name}">',
         f'<figcaption><{h} id="{name}-title">{safe(chart.title)}</{h}>',
         f'<p id="{name}-about">{safe(chart.about)}</p>{"".join(_notes(chart))}</figcaption>',
-        f'<div class="drawing" tabindex="0" role="group" aria-label="{called}: {_KEYS}">{svg(chart)}</div>',
-        *_numbers(called, numbers(chart), href, paper=shown.paper),
+        f'<div class="drawing" tabindex="0" role="group" aria-label="{label}: {_KEYS}">{svg(chart)}</div>',
+        *_numbers(label, numbers(chart), href, paper=style.paper),
         "</figure>",
     ]))  # fmt: skip
 
 
 def _notes(chart: Chart) -> Iterator[str]:
     missing = left_out(chart)
-    said = [f"{units.count_noun(missing, 'mark')} not drawn: no place on such an axis"] if missing else []
+    undrawn = [f"{units.count_noun(missing, 'mark')} not drawn: no place on such an axis"] if missing else []
     left = [note.removeprefix(_LEFT) for note in chart.notes if note.startswith(_LEFT)]
     others = [note for note in chart.notes if not note.startswith(_LEFT)]
-    if notes := [*others, *([_LEFT + "; ".join(left)] if left else []), *said]:
+    if notes := [*others, *([_LEFT + "; ".join(left)] if left else []), *undrawn]:
         yield '<ul class="chart-notes">'
         yield from (f"<li>{safe(note)}</li>" for note in notes)
         yield "</ul>"
 
 
-def _numbers(called: str, found: Numbers, href: Callable[[str], str], *, paper: bool) -> Iterator[str]:
+def _numbers(label: str, found: Numbers, href: Callable[[str], str], *, paper: bool) -> Iterator[str]:
     count = units.count_noun(len(found.rows), "row")
     if paper and len(found.rows) > ON_PAPER:
         yield f'<p class="muted">Its numbers are {count}: a report in HTML has them.</p>'
         return
     yield f'<details class="numbers"{" open" if paper else ""}><summary>Numbers ({count})</summary>'
-    yield f'<div class="scroll" tabindex="0" role="region" aria-label="Numbers: {called}">'
+    yield f'<div class="scroll" tabindex="0" role="region" aria-label="Numbers: {label}">'
     yield from _table(found, href)
     yield "</div></details>"
 
 
 def _table(found: Numbers, href: Callable[[str], str]) -> Iterator[str]:
-    """By hand: a template takes seconds for ten thousand rows."""
+    """Yield the parts of a table without a template, which takes seconds for ten thousand rows."""
     yield "<table><thead><tr>"
     open_cell = ["<td>" if words else '<td class="n">' for words in found.words]
     for head, words in zip(found.head, found.words, strict=True):
@@ -98,7 +99,7 @@ def _table(found: Numbers, href: Callable[[str], str]) -> Iterator[str]:
     yield "</tbody></table>"
 
 
-# Charts as a picture of their own, one below the other: an SVG on white that needs nothing else.
+# Charts as an SVG file of its own: one below the other, on white, without external styles.
 
 _WIDTH = 960.0
 _MARGIN = 16.0
@@ -108,15 +109,15 @@ _RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 _VALUE = re.compile(r"(--[\w-]+):\s*([^;]+)")
 _VARIABLE = re.compile(r"var\((--[\w-]+)\)")
 _COLOUR = "--c"
-"""What a series sets for its own marks."""
+"""Variable that a series sets for the colour of its marks."""
 
 
 def standalone(charts: Sequence[Chart]) -> str:
-    """With a title above each, and its notes below."""
+    """Return an SVG of charts with their titles above and their notes below."""
     y, parts = _MARGIN, []
     for chart in charts:
-        high, drawn = _chart(chart, y)
-        parts.append(drawn)
+        high, picture = _chart(chart, y)
+        parts.append(picture)
         y += high + _MARGIN
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {y:.0f}" width="{_WIDTH:.0f}"'
@@ -127,16 +128,17 @@ def standalone(charts: Sequence[Chart]) -> str:
 
 
 def _chart(chart: Chart, y: float) -> tuple[float, str]:
-    """Its height, and all of it. The names of its title and its description are those that the picture asks for."""
-    name, drawn = identifier(chart), svg(chart)
-    found = re.match(r'<svg [^>]*viewBox="0 0 (\d+) (\d+)"', drawn)
+    """Return the height and the markup of a chart; the ids of its title and description are those that `svg` refers
+    to."""
+    name, picture = identifier(chart), svg(chart)
+    found = re.match(r'<svg [^>]*viewBox="0 0 (\d+) (\d+)"', picture)
     if found is None:
         raise AssertionError("a picture without a size")
     wide = _WIDTH - 2 * _MARGIN
     high = wide * int(found[2]) / int(found[1])
     place = f'x="{_MARGIN:.0f}" y="{y + _TITLE:.0f}" width="{wide:.0f}" height="{high:.0f}"'
-    placed = drawn.replace("<svg ", f"<svg {place} ", 1)
-    notes = [line for note in chart.notes for line in _wrapped(note, wide)]
+    placed = picture.replace("<svg ", f"<svg {place} ", 1)
+    notes = [line for note in chart.notes for line in _wrap(note, wide)]
     below = [text(_MARGIN, y + _TITLE + high + _LINE * (k + 1), line) for k, line in enumerate(notes)]
     title = (
         f'<text id="{name}-title" x="{_MARGIN:.0f}" y="{y + 14:.0f}" font-size="15" font-weight="600">'
@@ -145,7 +147,7 @@ def _chart(chart: Chart, y: float) -> tuple[float, str]:
     return _TITLE + high + _LINE * len(notes), f"<g>{title}{placed}{''.join(below)}</g>"
 
 
-def _wrapped(note: str, room: float) -> Iterator[str]:
+def _wrap(note: str, room: float) -> Iterator[str]:
     line = ""
     for word in clean(note).split():
         longer = f"{line} {word}" if line else word
@@ -157,29 +159,30 @@ def _wrapped(note: str, room: float) -> Iterator[str]:
 
 
 def style() -> str:
-    """The rules of `chart.css` for what is in a picture, in its light colours, written in full: many programs that show
-    pictures know no variables."""
+    """Return the rules of `chart.css` for pictures in its light colours, with all variables replaced, because many
+    programs that show SVG do not know variables."""
     sheet = re.sub(r"/\*.*?\*/", "", asset("chart.css"), flags=re.DOTALL)
     sheet = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", sheet)
     rules = [(found[1].strip(), found[2].strip()) for found in _RULE.finditer(sheet)]
     values = dict(_VALUE.findall(next(body for selector, body in rules if selector == ":root")))
     own = {selector: body for selector, body in rules if body.startswith(f"{_COLOUR}:")}
-    colours = {selector: _resolved(body.partition(":")[2].strip(" ;"), values) for selector, body in own.items()}
-    found = [line for selector, body in rules for line in _in_full(selector, body, values, colours)]
+    colours = {selector: _resolve(body.partition(":")[2].strip(" ;"), values) for selector, body in own.items()}
+    found = [line for selector, body in rules for line in _expand_rule(selector, body, values, colours)]
     return "".join(dict.fromkeys(found))
 
 
-def _in_full(selector: str, body: str, values: dict[str, str], colours: dict[str, str]) -> Iterator[str]:
-    """A rule for each kind of series where it has to do with the colour of one. Rules for the page around are none."""
+def _expand_rule(selector: str, body: str, values: dict[str, str], colours: dict[str, str]) -> Iterator[str]:
+    """Yield a rule with its variables replaced: one for each kind of series if it uses their colour, none if it is
+    about the page around."""
     if selector.startswith((":root", "figure")) or ".chart-tip" in selector or body.startswith(f"{_COLOUR}:"):
         return
     if f"var({_COLOUR})" not in body:
-        yield f"{selector}{{{_resolved(body, values)}}}"
+        yield f"{selector}{{{_resolve(body, values)}}}"
         return
     for kind, colour in colours.items():
         one = selector.replace(".series", ".series" + kind.removeprefix(".series"), 1)
-        yield f"{one}{{{_resolved(body, {**values, _COLOUR: colour})}}}"
+        yield f"{one}{{{_resolve(body, {**values, _COLOUR: colour})}}}"
 
 
-def _resolved(body: str, values: dict[str, str]) -> str:
+def _resolve(body: str, values: dict[str, str]) -> str:
     return _VARIABLE.sub(lambda found: values[found[1]], body)

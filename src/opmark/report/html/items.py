@@ -1,5 +1,7 @@
-"""The table of all rows, which `table.js` sorts and filters. There may be thousands: texts are joined,
-not templated."""
+"""The rows of a run in a page: the table, which `table.js` sorts and filters, and the details of each row.
+
+There may be thousands, so that texts are joined instead of rendered by a template.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +13,34 @@ from markupsafe import Markup
 
 from opmark.analysis.rows import Row, Timing
 from opmark.report.summary import WORDS, ItemAnchors
-from opmark.report.text import amount, esc, esc_lines, interval, known, memory, moment, percent, rate, size, sortable
+from opmark.report.text import (
+    amount,
+    esc,
+    esc_lines,
+    finite,
+    format_moment,
+    interval,
+    memory,
+    percent,
+    rate,
+    size,
+    sortable,
+)
 from opmark.schema.measurement import Caution
 from opmark.stats import outlier_limit
 from opmark.units import count_noun, significant
 
 FILTERS = ("backend", "dtype", "status", "phase")
-"""Each is an attribute of a row, and `data-NAME` in the page."""
+"""Fields to filter by: each is an attribute of a row, and `data-NAME` in the page."""
 
 
 class ItemColumn(NamedTuple):
     head: str
     text: Callable[[Row], str]
     number: Callable[[Row], float | None] | None = None
-    """What it is sorted by; None: its text."""
+    """Number to sort by; None to sort by the text."""
     always: bool = False
-    """Whether the column is shown also where no row has anything there."""
+    """Whether the column is shown even if it is empty."""
 
 
 def _median(row: Row) -> float | None:
@@ -43,7 +57,7 @@ def _interval(row: Row) -> str:
 
 
 def _width(row: Row) -> float | None:
-    """Width of the interval relative to the median."""
+    """Return the width of the interval relative to the median."""
     first = row.headline
     if not first or not first.median or first.low is None or first.high is None:
         return None
@@ -51,7 +65,7 @@ def _width(row: Row) -> float | None:
 
 
 def _bandwidth(row: Row) -> float | None:
-    """For communication operators, the bandwidth of the bus."""
+    """Return the bandwidth; for communication operators, that of the bus."""
     return row.bytes_per_second if row.bus_bandwidth is None else row.bus_bandwidth
 
 
@@ -81,8 +95,8 @@ def _of_datasheet(row: Row) -> float | None:
 
 
 def row_table(rows: Sequence[Row], place: ItemAnchors, of: str = "", *, instead: bool = False) -> Markup:
-    """With its filters. `of`: the run, where there are several. `instead`: there are no details, so that what links to
-    an item finds its row."""
+    """Return the table with its filters. `of`: the run, if there are several. `instead`: there are no details, so that
+    the rows of the table are the targets of links."""
     name = f"items-{place.number}"
     used = [column for column in COLUMNS if column.always or any(column.text(row) for row in rows)]
     heads = "".join(_head(head, number=number) for head, number in _heads(used))
@@ -107,12 +121,12 @@ def _head(head: str, *, number: bool) -> str:
 
 
 def _table_row(row: Row, place: ItemAnchors, used: Sequence[ItemColumn], shared: Collection[str], own: str) -> str:
-    """`shared`: tags that all have; nobody filters by these."""
-    kept = "".join(f' data-{name}="{esc(str(getattr(row, name)))}"' for name in FILTERS)
-    unseen = " ".join(filter(None, (row.reason, *row.notes, *(tag for tag in row.tags if tag not in shared))))
-    said = f' data-t="{esc(unseen[:300])}"' if unseen else ""
+    """Return a row. `shared` are the tags of all rows, by which nobody filters."""
+    data = "".join(f' data-{name}="{esc(str(getattr(row, name)))}"' for name in FILTERS)
+    hidden = " ".join(filter(None, (row.reason, *row.notes, *(tag for tag in row.tags if tag not in shared))))
+    words = f' data-t="{esc(hidden[:300])}"' if hidden else ""
     cells = "".join([_cell(row, column) for column in used])
-    return f'<tr{kept}{own}{said}><th scope=row><a href="#{esc(place.id(row.key))}">{esc(row.name)}</a>{cells}\n'
+    return f'<tr{data}{own}{words}><th scope=row><a href="#{esc(place.id(row.key))}">{esc(row.name)}</a>{cells}\n'
 
 
 def _cell(row: Row, column: ItemColumn) -> str:
@@ -124,7 +138,7 @@ def _cell(row: Row, column: ItemColumn) -> str:
 
 
 def filters(name: str, rows: Sequence[Row]) -> str:
-    """A select for whatever differs between items; hidden until the script that they need is there."""
+    """Return a select for each field in which rows differ; the form is hidden until its script runs."""
     selects = "".join(
         _select(field, values)
         for field in FILTERS
@@ -138,70 +152,71 @@ def filters(name: str, rows: Sequence[Row]) -> str:
 
 
 def _select(field: str, values: Sequence[str]) -> str:
-    options = "".join(f'<option value="{esc(value)}">{esc(_said(field, value))}</option>' for value in values if value)
+    options = "".join(
+        f'<option value="{esc(value)}">{esc(WORDS.get(value, value) if field == "status" else value)}</option>'
+        for value in values
+        if value
+    )
     return f"<label>{field}<select name={field}><option value=''>all</option>{options}</select></label>"
 
 
-def _said(field: str, value: str) -> str:
-    return WORDS.get(value, value) if field == "status" else value
-
-
-# Samples in a line of text: dots in the order taken, how often each value came at the right, the median across.
+# Samples as a small picture: dots in the order of measurement, a histogram at the right, and the median as a line.
 
 WIDTH, HEIGHT = 200, 24
 _BINS = 12
 _ASIDE = 36
-"""Part of the width that the histogram has."""
+"""Width of the histogram."""
 _TICK = 4
 MOST = 40
-"""Dots that can be told apart."""
+"""Number of dots that can be distinguished."""
 
 
 def strip(samples: Sequence[float], most: int = MOST) -> str:
-    """Empty where there is nothing to see. The numbers stand beside it, so it is not read aloud."""
+    """Return the picture; empty if all samples are equal. Screen readers skip it, because the numbers are next to
+    it."""
     low, slowest = min(samples, default=0.0), max(samples, default=0.0)
     if len(samples) < 2 or not slowest > low:
         return ""
     high = _top(samples)
-    drawn = thinned(samples, most)
-    places = [_down(value, low, high) for value in drawn]
+    dots = thin_out(samples, most)
+    places = [_down(value, low, high) for value in dots]
     middle = _down(median(samples), low, high)
-    beyond = [i for i, value in enumerate(drawn) if value > high]
+    beyond = [i for i, value in enumerate(dots) if value > high]
     return (
         f'<svg class=strip viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden=true>'
         f'<path class=m d="M0 {middle}H{WIDTH - _ASIDE}"/><path d="{_dots(places)}"/>'
         f'<path class=h d="{_histogram([value for value in samples if value <= high], low, high)}"/>'
-        f"{_ticks(beyond, len(drawn))}</svg>"
+        f"{_ticks(beyond, len(dots))}</svg>"
     )
 
 
 def _top(samples: Sequence[float]) -> float:
-    """Upper end of the scale: the slowest that is no straggler, for one of these would press all others into a line."""
+    """Return the upper end of the scale: the slowest sample that is no straggler, which would flatten all others."""
     limit = outlier_limit(samples)
     usual = max(value for value in samples if value <= limit)
     return usual if usual > min(samples) else max(samples)
 
 
 def _ticks(beyond: Sequence[int], count: int) -> str:
-    """Stragglers stand at the upper edge, each with a stroke upwards: it lies further off than is drawn."""
+    """Return strokes above stragglers, which are drawn at the upper edge and lie further off."""
     if not beyond:
         return ""
     across = [_across(i, count) for i in beyond]
     return f'<path class=far d="{"".join(f"M{x} 0v-{_TICK}" for x in across)}"/>'
 
 
-def thinned(samples: Sequence[float], most: int) -> list[float]:
-    """Evenly, but the fastest and the slowest stay: a reader looks for those."""
+def thin_out(samples: Sequence[float], most: int) -> list[float]:
+    """Return at most `most` samples at equal distances, and always the fastest and the slowest."""
     if len(samples) <= most:
         return list(samples)
     step = len(samples) / (most - 2)
-    kept = {int(i * step) for i in range(most - 2)}
-    kept |= {min(range(len(samples)), key=samples.__getitem__), max(range(len(samples)), key=samples.__getitem__)}
-    return [samples[i] for i in sorted(kept)]
+    chosen = {int(i * step) for i in range(most - 2)}
+    chosen |= {min(range(len(samples)), key=samples.__getitem__), max(range(len(samples)), key=samples.__getitem__)}
+    return [samples[i] for i in sorted(chosen)]
 
 
 def _down(value: float, low: float, high: float) -> int:
-    """What lies beyond the scale is at its edge."""
+    """Return the distance from the upper edge; values beyond the scale are at the edge."""
     return max(0, round((HEIGHT - 1) * (high - value) / (high - low)))
 
 
@@ -210,7 +225,7 @@ def _across(i: int, count: int) -> int:
 
 
 def _dots(places: Sequence[int]) -> str:
-    """Relative moves, each with a stroke of no length, which a round pen draws as a dot."""
+    """Return a path of relative moves, each with a stroke of length 0, which a round pen draws as a dot."""
     across = [_across(i, len(places)) for i in range(len(places))]
     moves = [f"M{across[0]} {places[0]}h0"]
     for i in range(1, len(places)):
@@ -231,7 +246,7 @@ def _histogram(samples: Sequence[float], low: float, high: float) -> str:
     )
 
 
-# Everything about a row, folded away: what was measured, what it means, what is doubtful.
+# The details of a row, folded: quantities, facts, cautions.
 
 _HEADS = ("quantity", "median", "interval", "fastest", "slowest", "samples")
 _VERIFIED = {"full": "in full", "scaled": "at a smaller size: too large in full",
@@ -239,20 +254,20 @@ _VERIFIED = {"full": "in full", "scaled": "at a smaller size: too large in full"
 
 
 class ItemStyle(NamedTuple):
-    """How rows are shown in a page."""
+    """Options of the details of rows."""
 
     dots: int = MOST
     """Number of samples of a quantity that are drawn; 0 for none."""
     every: bool = True
     """Whether samples of every quantity are drawn, and not only of the headline."""
     open: bool = False
-    """Whether rows are unfolded, because on paper nobody can do it."""
+    """Whether rows are unfolded, for printing."""
     of: str = ""
-    """The run, where a page has several."""
+    """Name of the run, if the page has several."""
 
 
 def row_details(row: Row, place: ItemAnchors, look: ItemStyle, figure: str = "") -> str:
-    """A row with everything about it. `figure`: its samples, drawn large."""
+    """Return the details of a row. `figure` is the large chart of its samples."""
     opened = " open" if look.open else ""
     facts = "".join(f"<dt>{name}<dd>{value}" for name, value in _facts(row))
     reason = f"<pre>{esc_lines(row.reason)}</pre>" if row.reason else ""
@@ -264,8 +279,7 @@ def row_details(row: Row, place: ItemAnchors, look: ItemStyle, figure: str = "")
 
 def _summary(row: Row) -> str:
     first = row.headline
-    told = amount(first.median, first.unit) if first else ""
-    word = told or WORDS[row.status]
+    word = (amount(first.median, first.unit) if first else "") or WORDS[row.status]
     kind = " class=fail" if row.failed else ""
     return f"{esc(row.name)} <i>{esc(row.where)}</i> <b{kind}>{esc(word)}</b>"
 
@@ -274,19 +288,19 @@ def _quantities(row: Row, look: ItemStyle) -> str:
     if not row.timings:
         return ""
     lines = "".join([_line(timing, _samples(row, timing), look, i) for i, timing in enumerate(row.timings)])
-    named = ", ".join(filter(None, (f"{row.name} on {row.where}", look.of)))
+    label = ", ".join(filter(None, (f"{row.name} on {row.where}", look.of)))
     heads = "".join(f"<th scope=col>{head}" for head in _HEADS)
-    drawn = "<th scope=col>in the order taken" if look.dots else ""
+    picture = "<th scope=col>in the order taken" if look.dots else ""
     return (
-        f'<div class=scroll tabindex=0 role=region aria-label="Quantities: {esc(named)}">'
-        f"<table class=q><thead><tr>{heads}{drawn}"
+        f'<div class=scroll tabindex=0 role=region aria-label="Quantities: {esc(label)}">'
+        f"<table class=q><thead><tr>{heads}{picture}"
         f"<tbody>{lines}</table></div>"
     )
 
 
 def _samples(row: Row, timing: Timing) -> list[float]:
-    """The samples of all processes in the order taken, without those that are no number."""
-    return [value for m in row.measurements(timing.key) for value in m.samples if known(value) is not None]
+    """Return the finite samples of all processes, in the order of measurement."""
+    return [value for m in row.measurements(timing.key) for value in m.samples if finite(value) is not None]
 
 
 def _line(timing: Timing, samples: Sequence[float], look: ItemStyle, number: int) -> str:
@@ -298,24 +312,26 @@ def _line(timing: Timing, samples: Sequence[float], look: ItemStyle, number: int
         amount(max(samples, default=None), timing.unit),
         f"{timing.samples}{several}",
     )
-    drawn = f"<td>{strip(samples, look.dots)}" if look.dots and (look.every or not number) else ""
-    return f"<tr><th scope=row>{esc(timing.quantity)} {timing.cache}" + "".join(f"<td>{cell}" for cell in cells) + drawn
+    picture = f"<td>{strip(samples, look.dots)}" if look.dots and (look.every or not number) else ""
+    return (
+        f"<tr><th scope=row>{esc(timing.quantity)} {timing.cache}" + "".join(f"<td>{cell}" for cell in cells) + picture
+    )
 
 
 def _facts(row: Row) -> Iterator[tuple[str, str]]:
-    """(name, escaped value) of what there is."""
+    """Yield the names and escaped values of the facts that are known."""
     doubts: dict[Caution, list[str]] = {}
     for key, caution in row.warnings():
         doubts.setdefault(caution, []).append(" ".join(key))
-    for caution, of in doubts.items():
+    for caution, quantities in doubts.items():
         hint = f"; {esc(caution.hint)}" if caution.hint else ""
-        which = f"{esc(', '.join(dict.fromkeys(of)))}: " if len(row.timings) > 1 else ""
+        which = f"{esc(', '.join(dict.fromkeys(quantities)))}: " if len(row.timings) > 1 else ""
         yield "caution", f"<b class=caution>{esc(caution.code)}</b> {which}{esc(caution.message)}{hint}"
     yield from ((name, esc(value)) for name, value in _plain_facts(row) if value)
 
 
 def _plain_facts(row: Row) -> Iterator[tuple[str, str]]:
-    """(name, value), which is empty where there is nothing to tell."""
+    """Yield names and values, which are empty if unknown."""
     rates = (rate(row.bytes_per_second, "B/s"), rate(row.flops_per_second, "FLOP/s"))
     yield "rate", ", ".join(filter(None, rates))
     buses = (rate(row.bus_bandwidth, "B/s"), rate(row.algorithm_bandwidth, "B/s"))
@@ -330,13 +346,13 @@ def _plain_facts(row: Row) -> Iterator[tuple[str, str]]:
     yield "compiled in", amount(row.compile_time, "s")
     check = next((record.verification for record in row.records if record.verification), None)
     if row.verified:
-        told = [_VERIFIED.get(row.verified, row.verified)]
-        if check and known(check.max_rel_error) is not None:
-            told.append(f"largest relative error {significant(check.max_rel_error or 0.0, 2)}")
-        yield "verified", "; ".join([*told, *([check.note] if check and check.note else [])])
+        texts = [_VERIFIED.get(row.verified, row.verified)]
+        if check and finite(check.max_rel_error) is not None:
+            texts.append(f"largest relative error {significant(check.max_rel_error or 0.0, 2)}")
+        yield "verified", "; ".join([*texts, *([check.note] if check and check.note else [])])
     for note in row.notes:
         yield "note", note
     yield "tags", ", ".join(row.tags)
     yield "how", ", ".join(filter(None, (f"effort {row.effort}", row.mode, count_noun(row.threads, "thread"))))
     yield "case", row.case
-    yield "started", moment(row.started)
+    yield "started", format_moment(row.started)

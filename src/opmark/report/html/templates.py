@@ -1,4 +1,4 @@
-"""Jinja, set up: all is escaped, what cannot be seen is written out, a name that nobody filled in is an error."""
+"""Jinja templates with escaping, visible control characters and strict names; assets; and compact markup."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def templates() -> Environment:
     made = Environment(
         loader=loader,
         autoescape=True,
-        finalize=_shown,
+        finalize=_make_visible,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -40,39 +40,37 @@ def templates() -> Environment:
     return made
 
 
-def _shown(value: Any) -> Any:
-    """Everything that a page writes passes here: control characters, and those that turn the direction of writing, are
-    written out, `\\u202e`. What is markup already was made so by `esc` or by another template."""
+def _make_visible(value: Any) -> Any:
+    """Write control characters, and those that change the direction of writing, as escapes such as `\\u202e`. Every
+    value of a page passes here, except markup made by `esc` or by another template."""
     if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
         return value
     return harmless(value)
 
 
-# Style and script, as they lie in `assets/`: inlined into a report, served by the dashboard.
-
-
 @cache
 def asset(name: str) -> str:
+    """Return a file of `assets/`, which a report contains and the dashboard serves."""
     return files("opmark.report.html").joinpath("assets").joinpath(name).read_text(encoding="utf-8")
 
 
 def source_hash(text: str) -> str:
-    """As a content security policy names an inline style or script: nothing else of that kind runs."""
+    """Return the hash by which a content security policy allows an inline style or script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-# Markup without what HTML allows to be left out: a fifth of a large table.
+# Compact markup, without the quotes and closing tags that HTML does not need: a fifth of a large table.
 
 _CLOSING = re.compile(r"</t[dhr]>")
 _QUOTED = re.compile(r' (class|scope|data-i|cx|cy|r|href)="([\w.#-]+)"(?=[ >]|(/>))')
-"""Attributes of a table or of dots whose value holds nothing that would end it."""
+"""Matches attributes whose value needs no quotes."""
 
 
 def compact(markup: str) -> str:
-    """Text is escaped in it, so that what looks like a tag is one."""
+    """Return markup without optional parts. Its texts are escaped, so that everything that looks like a tag is one."""
     return _QUOTED.sub(_plain, _CLOSING.sub("", markup))
 
 
 def _plain(found: re.Match[str]) -> str:
-    """A slash right behind it would belong to the value."""
+    """Return an attribute without quotes; a space keeps a following slash from becoming part of the value."""
     return f" {found[1]}={found[2]}" + (" " if found[3] else "")

@@ -18,9 +18,9 @@ _GAP = 12.0
 _LINE = 15.0
 _TURN = 35.0
 _LONGEST = 150.0
-"""Of a name beneath the picture."""
+"""Width limit of a name below the picture."""
 _WIDEST = 250.0
-"""Of a name to its left."""
+"""Width limit of a name left of the picture."""
 
 
 class Beneath(NamedTuple):
@@ -115,7 +115,7 @@ def _lines(panel: Panel, across: Sequence[float], up: Sequence[float]) -> str:
     return "".join(upright + level)
 
 
-# The legend: a marker and a name a series, in as many lines as they need.
+# The legend: a marker and a name for each series, in as many lines as they need.
 
 LINE = 20.0
 _SIGN, _LEGEND_GAP = 26.0, 18.0

@@ -13,7 +13,7 @@ from opmark.schema.chart import Axis, Chart, ChartSeries, Mark
 
 _DIGITS = 4
 _FINE = 5
-"""Of samples, which differ little from each other."""
+"""Digits of samples, which differ little from each other."""
 _NOTHING = "no number"
 _UNKNOWN = "unknown"
 
@@ -83,7 +83,7 @@ def _told(axis: Axis, of: Callable[[Mark], float | None], digits: int) -> Callab
     return cell
 
 
-# `svg`: a chart as a picture. It has classes and no colours; those are the style sheet's.
+# The picture of a chart. It has CSS classes and no colours, which come from the style sheet.
 
 _KINDS: dict[str, Callable[[Chart], Picture]] = {
     "plot": kinds.draw_plot,

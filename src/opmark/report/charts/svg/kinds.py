@@ -1,4 +1,6 @@
-"""Names downwards, values to the right: bars, or points with intervals (a forest plot)."""
+"""Draws the kinds of charts: bars and forest plots, heatmaps, plots of two numeric axes, and sample charts.
+
+Bar charts have names from top to bottom and values to the right."""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from opmark.report.charts.svg.text import clean, shorten_apart, text, width
 from opmark.schema.chart import Axis, Chart, Mark, ReferenceLine
 
 _ROW, _GAP = 15.0, 9.0
-"""Of a bar, and between the groups of two names."""
+"""Height of a bar, and gap between the groups of two names."""
 _TOP = 14.0
 _NAME = 16.0
 """Height of the name of a rule."""
@@ -42,7 +44,7 @@ class BarRows(NamedTuple):
     at: dict[int, float]
     """By the number of a mark."""
     middles: list[float]
-    """Of each name."""
+    """Middle of the rows of each name."""
     borders: list[float]
     """Above each name but the first."""
     height: float
@@ -129,7 +131,7 @@ def _rule_names(chart: Chart, panel: Panel, across: Scaled) -> Iterator[str]:
 
 
 def _upright(rules: Iterable[ReferenceLine]) -> list[ReferenceLine]:
-    """Those that have a name above the picture."""
+    """Return the upright rules that have a name, which is written above the picture."""
     return [one for one in rules if one.across == "x" and one.name]
 
 
@@ -154,7 +156,7 @@ def _told(chart: Chart, mark: Mark) -> str:
     return exact(mark.x, chart.x, 3)
 
 
-# Two lists of names, and a colour and a number where they meet.
+# Heatmaps: two lists of names, with a colour and a number for each pair.
 
 _NARROWEST, _WIDEST_HEATMAP, _HIGH = 26.0, 96.0, 26.0
 _LEGEND = 44.0
@@ -241,7 +243,7 @@ def _legend(chart: Chart, axis: Axis, colours: Heat, top: float, *, hollow: bool
     yield "</g>"
 
 
-# A picture: its size, and what is in it.
+# The size and the content of a picture.
 
 
 class Picture(NamedTuple):
@@ -250,7 +252,7 @@ class Picture(NamedTuple):
     parts: list[str]
 
 
-# Two axes of numbers: points, lines, bands and steps.
+# Plots of two numeric axes: points, lines, bands and steps.
 
 HEIGHT = 340.0
 _TALL = 420.0
@@ -365,7 +367,7 @@ def of_rules(rules: Sequence[ReferenceLine], across: str) -> list[float]:
     return [value for pair in both for value in pair if value is not None]
 
 
-# Values in the order taken, and how they are distributed: a histogram along the right edge, on the same axis.
+# Sample charts: values in the order in which they were measured, with a histogram on the same axis at the right edge.
 
 _WIDE = 96.0
 _SAMPLES_GAP = 10.0

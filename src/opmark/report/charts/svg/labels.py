@@ -1,4 +1,6 @@
-"""Names of ceilings: of level ones in the right margin, of slanted ones above their lines, where few dots are."""
+"""Places names in a plot: of ceilings and rules, without covering marks or each other.
+
+Names of level ceilings stand in the right margin, those of slanted ones above their lines, where few dots are."""
 
 from __future__ import annotations
 
@@ -146,7 +148,7 @@ def _classes(one: Drawn) -> str:
     return "name ceiling stated" if one.series.stated else "name ceiling"
 
 
-# Names in the picture: along lines that bend, and of rules beside theirs.
+# Names along lines that bend, and names of rules next to them.
 _ABOVE = 5.0
 """From a line to the foot of its name."""
 _BELOW = 14.0
@@ -170,7 +172,7 @@ def along(one: Drawn, room: LabelGrid) -> Iterator[str]:
 
 
 def _at_the_end(path: Sequence[tuple[float, float]], length: float) -> list[Spoken]:
-    """Of a line that is nowhere straight for long enough: level, above or below its end or its beginning."""
+    """Return places for the name of a line without a long enough straight piece: level, above or below either end."""
     (first_x, first_y), (last_x, last_y) = sorted((path[0], path[-1]))
     offs = (-_ABOVE, _BELOW, 2 * _BELOW, -_ABOVE - _BELOW)
     return [
@@ -259,7 +261,7 @@ def _beside_level(y: float, panel: Panel, length: float) -> list[Spoken]:
     return [Spoken(x, at, 0.0, length) for at in (y - _ABOVE + 1, y + 12) for x in starts]
 
 
-# Where names can be written without covering marks or each other: a grid of small squares, taken or free.
+# The grid of small squares, taken or free, that tells where names can be written.
 
 _SQUARE = 9.0
 LINE, MARK, _TEXT = 2, 12, 60

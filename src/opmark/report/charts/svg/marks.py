@@ -1,4 +1,6 @@
-"""Markers: a circle, or a path of few letters, because there may be ten thousand of them."""
+"""Draws the marks of a series by its shape: points, line, band, steps, bars or cells, in the style of the series.
+
+A marker is a circle or a path of few letters, because there may be ten thousand of them."""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ def _cross(third: float, arm: float) -> str:
     return _line("l", a, -a, b, b, -a, a, a, a, -b, b, -a, -a, -a, a, -b, -b, a, -a, -a, -a, b, -b)
 
 
-# Steps of the colours of a heatmap.
+# Colours of a heatmap.
 
 STEPS = 10
 """The style sheet has as many colours."""
@@ -95,7 +97,7 @@ def heat(axis: Axis, values: Sequence[float]) -> Heat:
     return Heat(Log(low, high) if high > low else Log(low - 0.5, low + 0.5))
 
 
-# How series are told apart: a colour each, and a marker or dashes, for who sees colours differently or none.
+# Styles that tell series apart: a colour each, and a marker or dashes for readers who do not distinguish colours.
 
 COLOURS = 8
 """The style sheet has as many."""
@@ -131,7 +133,7 @@ def _data(n: int, one: ChartSeries) -> SeriesStyle:
     return SeriesStyle(f"s{n % COLOURS} d{dash}", (n + again) % MARKERS)
 
 
-# A line with points, and the intervals of these as an area.
+# A line with points, whose intervals form an area.
 
 
 def draw_band(one: Drawn) -> Iterator[str]:
@@ -253,7 +255,7 @@ def _lying(x: float, y: float, low: float, high: float, cap: float) -> str:
     return f"M{low:.1f} {y:.1f}H{high:.1f}{ends}"
 
 
-# Levels, each until the next.
+# Steps: each level lasts until the next one.
 
 
 def draw_steps(one: Drawn) -> Iterator[str]:
@@ -266,7 +268,7 @@ def draw_steps(one: Drawn) -> Iterator[str]:
 # The rectangle in which marks lie, and series with their places in it.
 
 WIDTH = 720.0
-"""Of a picture, in its own units; a page makes it larger or smaller."""
+"""Width of a picture in its own units; a page makes it larger or smaller."""
 
 
 class Panel(NamedTuple):
@@ -300,7 +302,7 @@ class PlacedMark(NamedTuple):
     x: float
     y: float
     ends: tuple[float, float] | None
-    """Of its interval: of y, or of x where values go to the right."""
+    """Ends of its interval on the axis of values: y, or x if values go to the right."""
     mark: Mark
 
 
@@ -309,16 +311,16 @@ class Drawn(NamedTuple):
     look: SeriesStyle
     spots: list[PlacedMark]
     radius: float
-    """Of a point."""
+    """Radius of a point."""
     foot: float = 0.0
     """Where bars begin."""
     thick: float = 0.0
-    """Of a bar."""
+    """Height of a bar."""
     sideways: bool = False
     """Values go to the right."""
 
 
-# Marks, one file a shape: what is drawn of a series that has its places.
+# The table of shapes.
 
 DRAW: dict[Shape, Callable[[Drawn], Iterator[str]]] = {
     "points": draw_points,

@@ -1,4 +1,6 @@
-"""Where a value lies on an axis, from 0 to 1. Ranges are those of the data with a little air, not whole decades."""
+"""Maps values to places on an axis, from 0 to 1, and chooses its range, ticks and labels.
+
+Ranges are those of the data with a little air, not whole decades."""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from opmark.schema.chart import Axis, Chart, ChartSeries, Mark, ReferenceLine, U
 LARGEST = 1e300
 """Beyond it (and, on a logarithmic axis, below its inverse) the arithmetic of an axis would overflow."""
 _AIR = 0.04
-"""Of the range, left free at either end."""
+"""Share of the range that is left free at either end."""
 _ALIKE = 1e-9
 """Relative: values that are nearer to each other have no range of their own."""
 _NEAR_ZERO = 0.35
@@ -193,7 +195,7 @@ def _prefix(value: float, unit: Unit, binary: bool) -> tuple[float, str]:
     return float(base**power), prefixes[power] + ("" if unit == "count" else _WRITTEN.get(unit, unit))
 
 
-# What of a chart can be drawn. Who makes one leaves out what has no place; nothing here relies on it.
+# Selects the marks of a chart that have a place in the picture; a chart may have others as well.
 
 
 class DrawableSeries(NamedTuple):
@@ -217,7 +219,7 @@ def left_out(chart: Chart) -> int:
 
 
 def interval_axis(chart: Chart) -> Axis:
-    """That on which the intervals of marks lie."""
+    """Return the axis on which the intervals of marks lie."""
     return chart.x if chart.kind == "bars" else chart.y
 
 
@@ -308,8 +310,8 @@ def _even(scale: Linear | Log, unit: Unit, most: int) -> Ticks:
 
 
 def _multiples(low: float, high: float, most: int) -> list[float]:
-    """Of the least round step that gives at most so many, and of the next smaller ones where that gives fewer than
-    two."""
+    """Return the multiples of the smallest round step that gives at most `most` of them; the two ends if it gives fewer
+    than two."""
     span = high - low
     power = math.floor(math.log10(span / most))
     steps = [round_ * math.pow(10, power + more) for more in (0, 1) for round_ in _ROUND]

@@ -1,4 +1,4 @@
-"""Words in a picture: made harmless, shortened where there is no room, and how wide they are about."""
+"""Text in a picture: escapes it, shortens it where there is no room, and estimates its width."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIZE = 13
 _NARROW = frozenset("ijl.,:;'|!()[]/ ft")
 _WIDE = frozenset("mwMW%@")
 _CORE = 0.7
-"""Of the room, for what tells names apart."""
+"""Share of the room for the words in which names differ."""
 
 
 def clean(text: str) -> str:
@@ -69,7 +69,7 @@ def _alike(lists: Sequence[Sequence[str]]) -> int:
 
 
 def _share(one: str) -> float:
-    """Of the size, as in most fonts without serifs."""
+    """Return the width of a character relative to the font size, as in most fonts without serifs."""
     if one in _NARROW:
         return 0.38
     if one in _WIDE or (one > "\u1100" and east_asian_width(one) in "WF"):
@@ -77,7 +77,7 @@ def _share(one: str) -> float:
     return 0.64
 
 
-# Text elements.
+# SVG elements of text.
 
 
 def text(x: float, y: float, words: str, *, anchor: str = "", classes: str = "", turn: float = 0.0) -> str:

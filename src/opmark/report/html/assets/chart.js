@@ -1,5 +1,5 @@
 "use strict";
-// What a mark says, when a pointer is near it or arrow keys reach it: the row of the figure's table with its number.
+// Tooltips of marks, for the pointer and for arrow keys: the row of the figure's table with the number of the mark.
 (() => {
   const NEAR = 24;
   const states = new WeakMap();
@@ -79,7 +79,7 @@
     return best;
   }
 
-  // The first cell is what it is of; the others have their column's name in front.
+  // The first cell names the mark; the others have the names of their columns in front.
   function words(state, row) {
     const cells = state.rows?.[row]?.cells ?? [];
     const first = document.createElement("strong");
@@ -112,7 +112,7 @@
     place(state, mark);
   }
 
-  // Beside the mark, on the side that has room, in the page's own coordinates.
+  // Places the tooltip next to the mark, on the side that has room, in the coordinates of the page.
   function place(state, mark) {
     const matrix = state.svg.getScreenCTM();
     if (!matrix) return;
@@ -182,7 +182,7 @@
     }
   }
 
-  // A tap shows; a click with a mouse follows the link of what is shown already.
+  // A tap shows the tooltip; a click with a mouse follows the link of the mark that is shown already.
   function clicked(event) {
     const drawing = drawingOf(event);
     if (!drawing) return hide();

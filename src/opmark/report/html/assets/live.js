@@ -1,5 +1,5 @@
 "use strict";
-// A run that is being written: how far it is, every two seconds, until it is done. A page nobody looks at asks less.
+// Shows the progress of a run every two seconds until it is done; a hidden page asks less often.
 //
 // <div data-progress=ADDRESS>: holds a <progress>, and elements with `data-of=records|tasks|state|remaining|failed`.
 // <p data-runs=ADDRESS hidden>: shown as soon as the list of runs begins with another one than when the page was opened.
@@ -35,7 +35,7 @@
     if (again) again.hidden = told.records <= Number(box.dataset.records || 0);
   };
 
-  // Asks again and again until `done` of an answer is true.
+  // Sends the request repeatedly until `done` of an answer is true.
   const poll = (address, every, done) => {
     let wait = every;
     const ask = async () => {

@@ -1,5 +1,5 @@
 "use strict";
-// Tables that can be sorted and filtered where they stand.
+// Sorts and filters tables in the page.
 //
 // <table data-sortable>: a click on a button in a head sorts by that column; numbers by `data-v` of their cells.
 // <form class=filters data-for=ID>: hidden without script. `input[type=search]` wants all of its words somewhere in a
@@ -62,7 +62,7 @@
       return { row, number: told === undefined ? NaN : Number(told), text: cell.textContent.trim() };
     });
     const numeric = keyed.some((one) => !Number.isNaN(one.number));
-    // what has no value stays last, whichever way
+    // rows without a value stay last in either direction
     const none = numeric ? (one) => Number.isNaN(one.number) : (one) => one.text === "";
     const compare = numeric ? (a, b) => a.number - b.number : (a, b) => order(a.text, b.text);
     keyed.sort((a, b) => (none(a) ? (none(b) ? 0 : 1) : none(b) ? -1 : sign * compare(a, b)));
@@ -116,7 +116,7 @@
     apply(); // a browser fills in again what stood there before it was reloaded
   };
 
-  // What an address names is opened, and shown again if a filter had hidden it.
+  // Opens the element that the address names, and shows it if a filter had hidden it.
   const openNamed = () => {
     let name = "";
     try {

@@ -1,5 +1,5 @@
 "use strict";
-// Light or dark: as the system wishes, until the button says otherwise. What it said is kept, where keeping is allowed.
+// Light or dark theme: that of the system, until the button changes it. The choice is stored if the browser allows it.
 (() => {
   const NAME = "opmark-theme";
   const root = document.documentElement;
@@ -14,7 +14,7 @@
     try {
       localStorage.setItem(NAME, theme);
     } catch {
-      // a page that may not keep anything still turns dark
+      // a page without storage can still change its theme
     }
   };
   const system = matchMedia("(prefers-color-scheme: dark)");

@@ -24,7 +24,6 @@ from benchmarks.common import OPMARK
 from benchmarks.many_runs import fill_many
 from benchmarks.served import Served
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request
-
 from showcase import showcase
 
 HEARD = """

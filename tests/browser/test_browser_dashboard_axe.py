@@ -11,12 +11,12 @@ import pytest
 from benchmarks.served import Served
 from looks import LOOKS, PHONE
 from msgspec.structs import replace
+from showcase import GPU, Maker, fill, run
 
 from opmark.api.items import view_stored_run
 from opmark.schema import Case
 from opmark.store.runs import find_run
 from opmark.store.sql import open_sql
-from showcase import GPU, Maker, fill, run
 
 PAGES: dict[str, Callable[[Any], str]] = {
     "runs": lambda named: "/",

@@ -13,10 +13,10 @@ import pytest
 from benchmarks.many_runs import records
 from benchmarks.served import Served
 from playwright.sync_api import expect
+from showcase import CPU, Maker, fill
 
 from opmark.schema import Record, Run
 from opmark.store.sql import open_sql
-from showcase import CPU, Maker, fill
 
 TOKEN = "a-token-that-only-this-test-knows"
 HOSTILE = "<script>window.__pwned = 1</script><img src=x onerror='window.__pwned = 2'>\"'><svg onload=alert(1)>"

@@ -153,7 +153,8 @@ def reconcile(chip: Peaks) -> tuple[Peaks, list[str]]:
             continue
         flops[dtype] = min(told, known)
         used = "the datasheet's is used" if told > known else "the file's is used"
-        both = f"{format_rate(told, 'FLOP/s')} in the file, {format_rate(known, 'FLOP/s')} in the datasheet of {sheet.chip}"
+        in_file, in_sheet = format_rate(told, "FLOP/s"), format_rate(known, "FLOP/s")
+        both = f"{in_file} in the file, {in_sheet} in the datasheet of {sheet.chip}"
         key = f"flops.{dtype}"
         notes[key] = "; ".join(filter(None, (notes.get(key), f"{both}: {used}")))
         said.setdefault(f"{_describe_factor(told / known)}: {used}", []).append(dtype)

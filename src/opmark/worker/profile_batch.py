@@ -1,6 +1,7 @@
 """The program that a profiler runs: tasks, each in a range of its own. It measures nothing.
 
-`python -m opmark.worker.profile_batch TASKS.json [--warmup 5] [--iterations 1] [--trace FILE] [--done FILE] [--parent PID]`
+`python -m opmark.worker.profile_batch TASKS.json [--warmup 5] [--iterations 1] [--trace FILE] [--done FILE]
+[--parent PID]`
 """
 
 from __future__ import annotations

@@ -160,7 +160,8 @@ MOMENTS = Operator(
     },
     tolerance=Tolerance(terms=lambda p: prod(p["shape"]) // _rows(p)),
     rules=(
-        ParamRule("axes", "be at most the number of axes of {shape} (got {axes})", lambda p: p["axes"] <= len(p["shape"])),
+        ParamRule("axes", "be at most the number of axes of {shape} (got {axes})",
+             lambda p: p["axes"] <= len(p["shape"])),
         ParamRule("shape", "have at least 2 elements along those axes (got {shape})",
              lambda p: p["axes"] > len(p["shape"]) or prod(p["shape"]) >= 2 * _rows(p)),
     ),

@@ -308,7 +308,8 @@ AS_STRIDED = view_operator(
     rules=(
         ParamRule("strides", "have one number for each axis of size {size} (got {strides})",
              lambda p: len(p["strides"]) == len(p["size"])),
-        ParamRule("size", "stay within the elements of shape {shape} (got {size})", lambda p: _last_place(p) < elements(p)),
+        ParamRule("size", "stay within the elements of shape {shape} (got {size})",
+             lambda p: _last_place(p) < elements(p)),
     ),
     presets={
         "small": {"shape": [256, 256], "size": [128, 64], "strides": [256, 2]},

@@ -111,8 +111,11 @@ def _choose_form(forms: Sequence[Form], point: Arguments) -> Form:
     kind = point.get("arg_type", "default")
     if kind not in ARG_TYPES:
         near = nearest(str(kind), ARG_TYPES)
-        raise PointRefused(f"argument `arg_type`: expected one of {', '.join(ARG_TYPES[:3])}, got {quote(kind)}", "arg_type",
-                      f"did you mean `{near}`?" if near else "")  # fmt: skip
+        raise PointRefused(
+            f"argument `arg_type`: expected one of {', '.join(ARG_TYPES[:3])}, got {quote(kind)}",
+            "arg_type",
+            f"did you mean `{near}`?" if near else "",
+        )
     return next((form for form in forms if form.when(point)), forms[-1])
 
 

@@ -114,8 +114,8 @@ def _creation() -> Iterator[Class]:
 
 
 def _block(
-    name: str, category: str, row: OpperfRow, shape: list[int], options: Mapping[str, Any] | None = None, *, label: str = "",
-    times: tuple[int, int] = (10, 50), module: str = "gluon.nn",
+    name: str, category: str, row: OpperfRow, shape: list[int], options: Mapping[str, Any] | None = None, *,
+    label: str = "", times: tuple[int, int] = (10, 50), module: str = "gluon.nn",
 ) -> Class:  # fmt: skip
     inputs = _defaults({"data": shape}, options or {}, backward=True, start="data_")
     label = f"Gluon_Imperative_{label or name}"

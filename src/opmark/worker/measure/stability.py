@@ -192,8 +192,8 @@ def _incomplete(seen: Observed) -> Iterator[Caution]:
     if seen.stray:
         yield Caution(
             "stray-work",
-            f"{count_noun(seen.stray, 'activity', 'activities')} of the device belong to no call: the operator launches "
-            "work after it has returned, or something else uses this device",
+            f"{count_noun(seen.stray, 'activity', 'activities')} of the device belong to no call: the operator "
+            "launches work after it has returned, or something else uses this device",
             "device_time leaves them out; wait for all work inside the launch, and keep the device to yourself",
         )
     if seen.traces and not seen.lost and not any(seen.samples):

@@ -209,8 +209,8 @@ class RankMeasurement:
             elif self._neighbours * _THREADS_PER_RANK > cores:
                 yield Caution(
                     "crowded",
-                    f"{count_noun(self._neighbours, 'rank')}, each with a thread that moves data beside one that calls, "
-                    f"share {count_noun(cores, 'core')} of this host: times are those of such a crowd",
+                    f"{count_noun(self._neighbours, 'rank')}, each with a thread that moves data beside one that "
+                    f"calls, share {count_noun(cores, 'core')} of this host: times are those of such a crowd",
                     "use fewer --ranks, or a host with more cores",
                 )
 
@@ -220,8 +220,8 @@ class RankMeasurement:
         if rule.samples is None and most is not None and found.calls >= most and lasted < rule.sample_time / 2:
             yield Caution(
                 "short-samples",
-                f"a sample is {count_noun(found.calls, 'call')} after a barrier, {seconds(lasted)} in all: after more of "
-                "them, in place, numbers would not be finite in this element type",
+                f"a sample is {count_noun(found.calls, 'call')} after a barrier, {seconds(lasted)} in all: after more "
+                "of them, in place, numbers would not be finite in this element type",
                 "-p in_place=false, or an element type with a larger range, is measured over more calls",
             )
 

@@ -55,7 +55,8 @@ BARS = chart(
     kind="bars", x=Axis("time", "s", "linear"), y=NAMES,
 )  # fmt: skip
 FOREST = chart(
-    ChartSeries("slower", (Mark(1.1, 0, low=1.05, high=1.15),), "points", "alarm"), ChartSeries("same", (Mark(1.0, 1),)),
+    ChartSeries("slower", (Mark(1.1, 0, low=1.05, high=1.15),), "points", "alarm"),
+    ChartSeries("same", (Mark(1.0, 1),)),
     kind="bars", x=Axis("new / base", "ratio", "log"), y=NAMES, rules=(ReferenceLine("x", 1.0, "as before"),),
 )  # fmt: skip
 HEAT = chart(

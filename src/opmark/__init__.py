@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+from opmark._moved import MovedModules
 
 if TYPE_CHECKING:
     from opmark.api.ab import ab
@@ -67,6 +70,8 @@ _MOVED = {
     "to_arrow": "opmark.report.formats.dataframe:to_arrow",
     "to_pandas": "opmark.report.formats.dataframe:to_pandas",
 }
+
+sys.meta_path.insert(0, MovedModules())
 
 
 def __dir__() -> Any:

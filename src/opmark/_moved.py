@@ -1,4 +1,4 @@
-"""Import paths of 0.8 that strangers use: they work for one version and say where the module is now."""
+"""Import paths of 0.8 that plug-ins and scripts use: in 0.9 they still work, and say where the thing is now."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 _NEW_PATHS = {
     "opmark.interfaces": "opmark.plugin",
@@ -17,23 +17,30 @@ _NEW_PATHS = {
 }
 
 
-class MovedModules(MetaPathFinder, Loader):
-    """Finds a moved module by its old path, and puts the module of the new path in its place."""
+class MovedModules:
+    """Finds a module by its old path, and puts the module of the new path in its place."""
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        return ModuleSpec(fullname, self) if _new_path(fullname) else None
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self) if _new_path(name) else None
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Let Python make an empty module, which `exec_module` replaces."""
 
     def exec_module(self, module: ModuleType) -> None:
         new = _new_path(module.__name__)
         assert new is not None
-        warnings.warn(
-            f"{module.__name__} is {new} since opmark 0.9; the old path goes with 0.10",
-            DeprecationWarning,
-            stacklevel=2,
-        )
+        warn(module.__name__, new)
         sys.modules[module.__name__] = import_module(new)
+
+
+def moved_name(old: str, module: str, name: str) -> Any:
+    """The object that `old` named, which is `name` of another module now."""
+    warn(old, f"{module}.{name}")
+    return getattr(import_module(module), name)
+
+
+def warn(old: str, new: str) -> None:
+    warnings.warn(f"{old} is {new} since opmark 0.9; the old path goes with 0.10", FutureWarning, stacklevel=3)
 
 
 def _new_path(name: str) -> str | None:

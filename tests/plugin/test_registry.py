@@ -22,7 +22,8 @@ from opmark.plugin import BackendInfo, Operator, registry
 # A plug-in in one file: all that it takes to add an operator.
 DOUBLE = """
     import numpy as np
-    from opmark.schema import Cost, Implementation, Operator, TensorSpec
+    from opmark.plugin import Implementation, Operator
+    from opmark.schema import Cost, TensorSpec
     from opmark.plugin.param import dtype, size
 
     OPERATORS = (
@@ -351,7 +352,8 @@ def test_a_plug_in_is_described_on_the_command_line_beside_a_broken_one(site):
 
 TABLE = """
     from opmark.catalogue.operators._elementwise import POSITIVE, pointwise
-    from opmark.schema import Cost, Implementation, Operator, Rule, TensorSpec
+    from opmark.plugin import Implementation, Operator, ParamRule
+    from opmark.schema import Cost, TensorSpec
     from opmark.plugin.param import dtype, size
 
     ROW = pointwise(
@@ -376,7 +378,7 @@ TABLE = """
         presets={"small": {"n": 16}, "typical": {"n": 1024}, "large": {"n": 65536}},
         implementations=(Implementation("numpy", build), Implementation("torch", build)),
         gradients=("x", "y"),
-        rules=(Rule("factor", "be at most n", lambda p: p["factor"] <= p["n"]),),
+        rules=(ParamRule("factor", "be at most n", lambda p: p["factor"] <= p["n"]),),
         aliases=("StrangerAxpy",),
     )
     OFF = Operator(**{**vars(WHOLE), "name": "stranger_off", "aliases": (), "reference": lambda p, x, y: x})
@@ -564,7 +566,7 @@ def test_a_module_that_lacks_something_says_what_and_not_that_it_is_missing_itse
 # Implementations from tables.
 
 ROWS = """
-    from opmark.schema import Implementation
+    from opmark.plugin import Implementation
 
     def build(p, x):
         return lambda: x

@@ -1,5 +1,7 @@
 """Data that is stored or sent: frozen, strict structures. This package imports no framework and nothing above it."""
 
+from typing import Any
+
 from opmark.schema.case import PHASES, Case, Phase
 from opmark.schema.cost import Cost, Traffic
 from opmark.schema.machine import Availability, Diagnosis, DiagnosisItem, Peaks
@@ -79,3 +81,17 @@ __all__ = [
     "Verification",
     "Workload",
 ]
+
+_MOVED = {
+    **{name: name for name in ("Implementation", "Launch", "Operator", "Param", "Params", "Tolerance")},
+    "Rule": "ParamRule",
+}
+"""Names that 0.8 had here, and what they are called in `opmark.plugin` now."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MOVED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from opmark._moved import moved_name
+
+    return moved_name(f"opmark.schema.{name}", "opmark.plugin", _MOVED[name])

@@ -6,10 +6,9 @@ from functools import cache, partial
 
 import pytest
 
-from opmark.api import run as run_module
 from opmark.api.run import run
 from opmark.catalogue.workload_file import suite
-from opmark.interop.bytemicroperf import selection
+from opmark.interop.bytemicroperf import command, selection
 from opmark.runner.workload_source import WorkloadSource
 
 FEW = {"effort": "quick"}
@@ -31,4 +30,4 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(selection, "suite", lambda name: _read()[0])
     monkeypatch.setattr(selection, "_items", items)
-    monkeypatch.setattr(run_module, "run", partial(run, **FEW))
+    monkeypatch.setattr(command, "run", partial(run, **FEW))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from opmark.api import run as run_module
 from opmark.api.result import Result
 from opmark.api.run import plan as api_plan
+from opmark.interop.opperf import measurement
 from opmark.runner.session import new_run
 from opmark.schema import Caution, Measurement, Record
 from opmark.store.location import store_path
@@ -30,5 +30,5 @@ def without_workers(monkeypatch: pytest.MonkeyPatch, *cautions: Caution) -> list
         made = [Record(task, "ok", measurements=(times,)) for task in whole.tasks]
         return Result(new_run(whole, label), [*made, *whole.skipped], store_path(db))
 
-    monkeypatch.setattr(run_module, "run", run)
+    monkeypatch.setattr(measurement, "run", run)
     return asked

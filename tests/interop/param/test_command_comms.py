@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from param_comms_runs import COLLECTIVES, FakeRun, record
 
-from opmark.api import run as run_module
 from opmark.errors import UserError
 from opmark.interop.param.command import main as param
+from opmark.interop.param.comms import command as comms_command
 from opmark.interop.param.comms.command import main
 from opmark.schema import Case, Record
 
@@ -42,7 +42,7 @@ def broken(case: Case) -> Record:
 
 def fake(monkeypatch: pytest.MonkeyPatch, **more: Any) -> FakeRun:
     made = FakeRun(**({"of": make_record} | more))
-    monkeypatch.setattr(run_module, "run", made)
+    monkeypatch.setattr(comms_command, "run", made)
     return made
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opmark import api
+from opmark.api.result import Result
 from opmark.api.run import plan as api_plan
 from opmark.api.run import run as api_run
 from opmark.errors import UserError
@@ -39,7 +39,7 @@ def borrowing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "bin" / "python"
 
 
-def run(python: Path, **options: object) -> api.Result:
+def run(python: Path, **options: object) -> Result:
     return api_run(
         "add", params={"shape": [8, 8]}, backend="numpy-cpu", python=str(python), effort="quick", samples=3, warmup=0,
         processes=1, db=":memory:", say=lambda line: None, **options,

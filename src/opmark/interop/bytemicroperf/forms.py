@@ -201,10 +201,12 @@ _INT8_NOTE = "gemm in int8 is quant_matmul here: one scale per row and column, t
 
 FORMS = (
     Form("gemm", "quant_matmul", (ValueField("M", "num_tokens"), ValueField("K", "hidden_size"),
-         ValueField("N", "new_hidden_size"), DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")), lambda given: _is_int8(given) and "M" in given,
+         ValueField("N", "new_hidden_size"), DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")),
+         lambda given: _is_int8(given) and "M" in given,
          exported=False, tagged=True, note=_INT8_NOTE),
     Form("gemm", "quant_matmul", (ValueField("num_tokens"), ValueField("sp_size", optional=True),
-         ValueField("hidden_size"), ValueField("new_hidden_size"), DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")), _is_int8, "llm",
+         ValueField("hidden_size"), ValueField("new_hidden_size"), DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")),
+         _is_int8, "llm",
          exported=False, tagged=True, note=_INT8_NOTE),
     Form("gemm", "matmul", (OwnTokens("M"), ValueField("hidden_size", "K"), ValueField("new_hidden_size", "N"), DTYPE,
          SAME_RESULT), has("num_tokens"), "llm", exported=False, tagged=True),

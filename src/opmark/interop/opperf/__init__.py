@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from opmark.interop.opperf.importer import OPPERF
-
 
 def __getattr__(name: str) -> Any:
     """Load every class and every function on its first use."""
@@ -39,6 +37,3 @@ def __dir__() -> list[str]:
     from opmark.interop.opperf.performance import CALLS, CATEGORY_FUNCTIONS
 
     return sorted([*CALLS, *CATEGORY_FUNCTIONS, *FUNCTIONS, *CLASSES])
-
-
-__all__ = ["OPPERF"]

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from opmark.interop.param.importer import PARAM
-
 if TYPE_CHECKING:
     from opmark.interop.param.library import (
         create_bench_config,
@@ -25,12 +23,12 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "run_config": "library",
-    "Options": "options",
-    "CaseResult": "result",
-    "create_bench_config": "configs",
-    "create_op_info": "configs",
-    "create_op_args": "configs",
-    "create_type": "configs",
+    "create_bench_config": "library",
+    "create_op_args": "library",
+    "create_op_info": "library",
+    "create_type": "library",
+    "ParamOptions": "options",
+    "CaseResult": "results",
 }
 
 
@@ -40,6 +38,7 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     """Load names on their first use, because `opmark param -h` needs none of them."""
+    name = "ParamOptions" if name == "Options" else name  # its name in 0.8
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
@@ -48,6 +47,11 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "CaseResult", "ParamOptions", "create_bench_config", "create_op_args", "create_op_info", "create_type", "run_config",
-]  # fmt: skip
-__all__ = ["PARAM"]
+    "CaseResult",
+    "ParamOptions",
+    "create_bench_config",
+    "create_op_args",
+    "create_op_info",
+    "create_type",
+    "run_config",
+]

@@ -25,7 +25,7 @@ from opmark.schema.messages import Side
 from opmark.schema.options import DEFAULT_TIMEOUT
 from opmark.schema.run import CHANGED
 from opmark.version import VERSION
-from opmark.worker.side import belongs
+from opmark.worker.process_setup import belongs
 
 
 class BaselineLost(NamedTuple):

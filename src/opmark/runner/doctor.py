@@ -37,8 +37,8 @@ from opmark.schema.record import utc_now
 from opmark.stats import noise, relative_deviation
 from opmark.stats.verdict import ALPHA, compare_pairs, rank_sum_p
 from opmark.units import seconds
-from opmark.worker.instruments import READ
 from opmark.worker.measure.clock import host_timers
+from opmark.worker.measure.instruments import READ
 
 # Steps of the clock that are coarse enough to matter for calls of a microsecond.
 _COARSE = 1e-6

@@ -20,7 +20,7 @@ from opmark.plugin.registry import operator as find_operator
 from opmark.runner.guests.placement import worker_command
 from opmark.runner.worker_process import environ_for
 from opmark.schema.messages import Side
-from opmark.worker.side import apply_side, belongs
+from opmark.worker.process_setup import apply_side, belongs
 
 Origin = Literal["opmark", "repository", "elsewhere"]
 _TIMEOUT = 120.0

@@ -24,7 +24,7 @@ from opmark.schema.comparison import Word
 from opmark.schema.messages import Checkout
 from opmark.schema.run import CHANGED
 from opmark.units import count_noun
-from opmark.worker.side import belongs
+from opmark.worker.process_setup import belongs
 
 PREFIX = "opmark-tree-"
 """The names of our folders begin with this; the number of the process that made one follows."""

@@ -29,7 +29,7 @@ def run_to_end(command: Sequence[str], environ: Mapping[str, str], said: Path, t
     all that it started."""
     with said.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "opmark.worker.parent_death", *command],
+            [sys.executable, "-m", "opmark.worker.process_setup", *command],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""Which quantities of a task are measured on all ranks, and how; what cannot be had is said."""
+"""Measures the quantities of a task on all ranks, and how well communication overlaps with computation."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ from opmark.plugin.registry import operator as find_operator
 from opmark.schema import QUANTITIES, Case, Caution, Measurement, Overlap, Sampling, Task
 from opmark.schema.measurement import PREEMPTED
 from opmark.units import count_noun, seconds
-from opmark.worker.instruments import Instruments
 from opmark.worker.measure.clock import host_timers
 from opmark.worker.measure.engine import measure
+from opmark.worker.measure.instruments import Instruments
 from opmark.worker.preparation import prepare
 from opmark.worker.quantities import quantities_for
-from opmark.worker.ranks.sync import RankSampler, slowest
-
-# How well two things overlap: each alone, then both together, in turns, on all ranks.
+from opmark.worker.ranks.sync import RankSampler, max_over_ranks
 
 _COMPUTATION = "matmul"
 """Runs beside communication: products that fit into a cache, so that both do not fight for the memory."""
@@ -46,7 +44,10 @@ def measure_overlap(
     second_alone: Launch,
     together: Launch,
 ) -> Overlap:
-    """Each launch waits for what it does; what it changes is put back before the next."""
+    """Time two launches alone and together, in turns, on all ranks.
+
+    Each launch waits until its work is done; `put_back` restores the data before the next one.
+    """
     launches = (first_alone, second_alone, together)
     once = sum(_time(team, put_back, launch) for launch in launches)
     rounds = max(_MIN_ROUNDS, min(_MAX_ROUNDS, int(_BUDGET / max(once, 1e-6))))
@@ -64,8 +65,8 @@ def overlap_with_computation(
     wait: Launch,
     put_back: Launch,
 ) -> Overlap | None:
-    """The overlap with products of matrices that take about as long; None where this framework has no such product."""
-    product = _product(task, info, backend)
+    """The overlap with matrix products that take about as long; None where this framework has no such product."""
+    product = _prepare_product(task, info, backend)
     if product is None:
         return None
 
@@ -89,7 +90,7 @@ def overlap_with_computation(
     return measure_overlap(team, put_back, task.case.op, communicate, f"{times} x {_COMPUTATION}", compute, together)
 
 
-def _product(task: Task, info: BackendInfo, backend: Backend) -> Launch | None:
+def _prepare_product(task: Task, info: BackendInfo, backend: Backend) -> Launch | None:
     operator = find_operator(_COMPUTATION)
     fitting = implementations(operator, info)
     if not fitting:
@@ -111,7 +112,7 @@ def _time(team: ProcessGroup, put_back: Launch, launch: Launch) -> float:
     team.barrier()
     start = time.perf_counter()
     launch()
-    return slowest(team, [time.perf_counter() - start])[0]
+    return max_over_ranks(team, [time.perf_counter() - start])[0]
 
 
 SAMPLE_TIME = 1e-2
@@ -130,7 +131,7 @@ class RankMeasurement:
         task: Task,
         info: BackendInfo,
         backend: Backend,
-        gear: Instruments,
+        instruments: Instruments,
         exchange: Exchange,
         team: ProcessGroup,
         neighbours: int,
@@ -140,7 +141,7 @@ class RankMeasurement:
         self._task = task
         self._info = info
         self._backend = backend
-        self._gear = gear
+        self._instruments = instruments
         self._exchange = exchange
         self._team = team
         self._neighbours = neighbours
@@ -180,9 +181,9 @@ class RankMeasurement:
             usual = tuple(name for name in QUANTITIES if name in _BY_HOST)
         else:
             usual = ("latency", "host_time") if self._exchange.finish else ("latency",)
-        asked = quantities_for(settings, usual=usual)
-        found = [quantity for quantity in asked if quantity in self._timers]
-        for quantity in asked:
+        requested = quantities_for(settings, usual=usual)
+        found = [quantity for quantity in requested if quantity in self._timers]
+        for quantity in requested:
             if quantity not in found:
                 self.notes.append(f"{quantity}: several ranks are timed by the host: {', '.join(self._timers)}")
         return found or ["latency"]
@@ -192,7 +193,7 @@ class RankMeasurement:
         sampler = RankSampler(quantity, self._timers[quantity], self._exchange, self._team, settle)
         rule = self._task.settings.sampling
         rule = replace(rule, sample_time=max(rule.sample_time, SAMPLE_TIME))
-        (found,) = measure(sampler, rule, self._gear.watch)
+        (found,) = measure(sampler, rule, self._instruments.watch)
         cautions = (*self._rank_cautions(found.cautions), *self._short_samples(found, rule))
         return replace(found, by_rank=sampler.by_rank(len(found.samples)), cautions=cautions)
 

@@ -23,7 +23,7 @@ from opmark.plugin.registry import backends, catalogue, operators_like
 from opmark.plugin.registry import operator as find_operator
 from opmark.runner.guests.placement import why_missing
 from opmark.runner.plan import rank_count
-from opmark.runner.ranks.job import JobRank, detect_job, outside
+from opmark.runner.ranks.job import JobRank, detect_job, read_job
 from opmark.runner.workload_source import WorkloadSource, read_source
 from opmark.schema import Case, Entry, Workload
 from opmark.schema.options import Selection, as_list, split_names
@@ -77,12 +77,12 @@ def select_cases(selection: Selection, seed: int = 0) -> SelectedCases:
         cases, left_out = ranks.apply_to_cases(cases)
     # Under a launcher, rank 0 alone runs the cases that take one process.
     several = any(map(rank_count, cases))
-    return SelectedCases(cases, source, tuple(left_out), outside(os.environ) if several else detect_job(os.environ))
+    return SelectedCases(cases, source, tuple(left_out), read_job(os.environ) if several else detect_job(os.environ))
 
 
 def _rank_request(selection: Selection, operators: Sequence[Operator]) -> RankRequest:
     """The requested ranks, and how many a launcher has started if any of the operators communicates."""
-    place = outside(os.environ) if any(operator.ranks for operator in operators) else None
+    place = read_job(os.environ) if any(operator.ranks for operator in operators) else None
     return RankRequest(as_list(selection.ranks), as_list(selection.group_size), place.size if place else None)
 
 

@@ -40,7 +40,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Profiling:
-    """Which profiler is to look at what was measured, and how."""
+    """Which profiler looks at the measured tasks, and how."""
 
     profiler: str
     """trace, ncu, nsys, command, or the name of a plug-in."""
@@ -62,12 +62,12 @@ class Profiling:
     timeout: float = 600.0
     """Seconds that a batch may take."""
     program: Sequence[str] = ()
-    """What runs a batch, in place of this Python with `-m opmark.worker.profile_batch`: it gets the same arguments."""
+    """Command that runs a batch in place of `python -m opmark.worker.profile_batch`; it gets the same arguments."""
     label: Callable[[Task], str] | None = None
     """How ranges are called in a trace; None: by operator, parameters and phase."""
 
-    def chosen(self) -> Profiler:
-        """The profiler; UserError where something asked for makes no sense."""
+    def find_profiler(self) -> Profiler:
+        """The profiler of that name. Raise UserError where the options make no sense."""
         known = profilers()
         if self.profiler not in known:
             raise UnknownName("profiler", self.profiler, known)
@@ -158,9 +158,9 @@ class ProfileQueue:
             self._pass_on(self._ready.popleft())
 
 
-def profiler_runners(asked: Profiling | Sequence[Profiling] | None, name: str, say: Say) -> list[ProfilerRunner]:
-    """What runs the profilers that are asked for. `name`: what the names of their files begin with."""
-    options = [asked] if isinstance(asked, Profiling) else asked or ()
+def profiler_runners(profiling: Profiling | Sequence[Profiling] | None, name: str, say: Say) -> list[ProfilerRunner]:
+    """A runner for each profiler. `name` is the start of the names of their files."""
+    options = [profiling] if isinstance(profiling, Profiling) else profiling or ()
     return [ProfilerRunner(one, name, say) for one in options]
 
 
@@ -171,7 +171,7 @@ class ProfilerRunner:
         self.batch = options.batch
         """Tasks that one start of the profiler looks at, at most."""
         self._options = options
-        self._profiler = options.chosen()
+        self._profiler = options.find_profiler()
         self._name = name
         self._say = say
         self._folder = Path(options.folder).resolve()
@@ -242,7 +242,7 @@ class ProfilerRunner:
 
 
 class Outcome:
-    """What came of one start of a profiler. `done` has, for each range that was reached, why it failed, or nothing."""
+    """The result of one start of a profiler. `done` has, for each range that was reached, why it failed, or nothing."""
 
     def __init__(
         self,

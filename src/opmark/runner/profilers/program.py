@@ -1,4 +1,4 @@
-"""A profiler as a process: run to its end, or ended; what it said is kept."""
+"""Runs the program of a profiler to its end, or ends it; its output is kept in a file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_to_end(command: Sequence[str], environ: Mapping[str, str], said: Path, t
         try:
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:
-            return Ended(-signal.SIGKILL, f"not done within {seconds(timeout)}; killed{_quoted(said)}")
+            return Ended(-signal.SIGKILL, f"not done within {seconds(timeout)}; killed{_quote_end(said)}")
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
@@ -48,21 +48,18 @@ def run_to_end(command: Sequence[str], environ: Mapping[str, str], said: Path, t
     if code == 0:
         return Ended(code)
     how = f"ended with exit code {code}" if code > 0 else f"died of {signal.Signals(-code).name}"
-    return Ended(code, how + _quoted(said))
+    return Ended(code, how + _quote_end(said))
 
 
-def _quoted(said: Path) -> str:
-    """Its last lines: usually those that say why."""
+def _quote_end(said: Path) -> str:
+    """The last lines of the output, which usually say why."""
     text = said.read_bytes()[-20 * _LAST_CHARACTERS :].decode(errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()][-_LAST_LINES:]
     last = " | ".join(lines)[-_LAST_CHARACTERS:]
     return f"; it said: {last} (all of it: {said})" if last else ""
 
 
-# Finds the program of a profiler, and its default options.
-
-
-def find(name: str, named: str, folders: Sequence[str]) -> str:
+def find_program(name: str, named: str, folders: Sequence[str]) -> str:
     """The program that the user names, or else `name` on PATH or in one of the folders. Raise FileNotFoundError."""
     if named:
         found = shutil.which(named)
@@ -75,7 +72,7 @@ def find(name: str, named: str, folders: Sequence[str]) -> str:
     raise FileNotFoundError(f"{name} is neither on PATH nor in {', '.join(folders)}; --profiler-bin says where it is")
 
 
-def defaults(options: dict[str, Sequence[str]], args: Sequence[str]) -> list[str]:
+def default_options(options: dict[str, Sequence[str]], args: Sequence[str]) -> list[str]:
     """The options that the user has not given: the profilers take most of them only once."""
     given = {arg.partition("=")[0] for arg in args}
     return [part for option, values in options.items() if option not in given for part in (option, *values)]

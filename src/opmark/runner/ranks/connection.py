@@ -144,7 +144,7 @@ class RankConnection:
     @property
     def own_address(self) -> str:
         """The address of this host as the other one sees it."""
-        return _plain(self._connection.getsockname()[0])
+        return _plain_address(self._connection.getsockname()[0])
 
     def send(self, message: msgspec.Struct) -> None:
         line = _encode(message) + b"\n"
@@ -155,12 +155,12 @@ class RankConnection:
                 self._hang_up()  # half of a line may have been sent
                 raise ConnectionLost(f"has taken nothing for {seconds(SILENCE)}") from None
             except OSError as error:
-                raise ConnectionLost(_broken(error)) from None
+                raise ConnectionLost(_unreachable(error)) from None
 
     def receive(self, decoder: msgspec.json.Decoder[Any], most: int = _MAX_LINE) -> Any:
         """The next message that is more than a sign of life."""
         while True:
-            line = self._line(most)
+            line = self._next_line(most)
             try:
                 message = decoder.decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -177,7 +177,7 @@ class RankConnection:
         self._hang_up()
         self._connection.close()
 
-    def _line(self, most: int) -> bytearray:
+    def _next_line(self, most: int) -> bytearray:
         searched = 0
         while True:
             end = self._rest.find(b"\n", searched)
@@ -188,9 +188,9 @@ class RankConnection:
             searched = len(self._rest)
             if searched > most:
                 raise ConnectionLost(f"said a line of more than {most} bytes")
-            self._rest += self._received()
+            self._rest += self._receive_bytes()
 
-    def _received(self) -> bytes:
+    def _receive_bytes(self) -> bytes:
         try:
             data = self._connection.recv(_CHUNK)
         except TimeoutError:
@@ -198,7 +198,7 @@ class RankConnection:
                 f"has not been heard of for {seconds(SILENCE)}: it was stopped, or its host is"
             ) from None
         except OSError as error:
-            raise ConnectionLost(_broken(error)) from None
+            raise ConnectionLost(_unreachable(error)) from None
         if not data:
             raise ConnectionLost("closed the connection")
         return data
@@ -230,11 +230,11 @@ def connect(host: str, port: int, deadline: float) -> RankConnection:
     raise TimeoutError(reason)
 
 
-def _broken(error: OSError) -> str:
+def _unreachable(error: OSError) -> str:
     return f"cannot be reached any more ({error.strerror or error})"
 
 
-def _plain(address: str) -> str:
+def _plain_address(address: str) -> str:
     """The plain address: IPv4 where an IPv6 socket wraps it, and without the zone of a link-local address."""
     return address.removeprefix("::ffff:").partition("%")[0]
 
@@ -245,7 +245,7 @@ def is_loopback(address: str) -> bool:
 
 def interface_of(address: str) -> str | None:
     """The name of the network interface that has this address; None where none has it, as behind a router."""
-    wanted = ip_address(address)
+    sought = ip_address(address)
     for name, addresses in psutil.net_if_addrs().items():
         for one in addresses:
             try:
@@ -253,12 +253,12 @@ def interface_of(address: str) -> str | None:
             except ValueError:  # an address of the hardware
                 continue
             # Every address that begins with 127 is on the loopback interface, which lists only the first.
-            if there == wanted or (there.is_loopback and wanted.is_loopback):
+            if there == sought or (there.is_loopback and sought.is_loopback):
                 return name
     return None
 
 
-def through(environ: Mapping[str, str], address: str) -> dict[str, str]:
+def with_interface(environ: Mapping[str, str], address: str) -> dict[str, str]:
     """The variables of a worker, with the interface of this address where they name none.
 
     Left alone, gloo takes the interface of the host's name, which may lead to an address that no other host can reach.

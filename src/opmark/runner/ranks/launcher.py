@@ -94,7 +94,7 @@ class RemoteRankLauncher(RankLauncher):
     def group(self, info: BackendInfo, threads: int, ranks: int, options: WorkerOptions) -> RankGroup:
         place, inbox = self._place, Inbox()
         if ranks != place.size:
-            return UnavailableGroup(_misfit(place, ranks))
+            return UnavailableGroup(_explain_size(place, ranks))
         first = RankZero(platform.node(), self._address, inbox)
         others = [RemoteRank(agent, inbox, self._interface(agent)) for _, agent in sorted(self._agents.items())]
         return RankGroup(
@@ -115,7 +115,7 @@ class RemoteRankLauncher(RankLauncher):
         return interface_of(self._address) if is_loopback(own) and not is_loopback(self._address) else None
 
 
-def _misfit(place: JobRank, ranks: int) -> str:
+def _explain_size(place: JobRank, ranks: int) -> str:
     started = f"{count_noun(place.size, 'rank')} were started ({place.launcher}), this case takes {ranks}"
     if place.size % ranks == 0:
         return f"{started}: --ranks {place.size} --group-size {ranks} measures {ranks} at a time, in groups"
@@ -307,10 +307,10 @@ class _Reception:
 def local_ranks(place: JobRank, agents: Mapping[int, AgentConnection]) -> dict[int, tuple[int, int]]:
     """For each rank, which one it is of how many on its host: as its launcher says, else counted by host names."""
     hosts = {0: platform.node()} | {rank: agent.who.host for rank, agent in agents.items()}
-    told = {0: (place.local_rank, place.local_size)}
-    told |= {rank: (agent.who.local_rank, agent.who.local_size) for rank, agent in agents.items()}
+    positions = {0: (place.local_rank, place.local_size)}
+    positions |= {rank: (agent.who.local_rank, agent.who.local_size) for rank, agent in agents.items()}
     found: dict[int, tuple[int, int]] = {}
-    for rank, (local, size) in sorted(told.items()):
+    for rank, (local, size) in sorted(positions.items()):
         neighbours = [other for other, host in sorted(hosts.items()) if host == hosts[rank]]
         if local is None:
             found[rank] = neighbours.index(rank), len(neighbours)

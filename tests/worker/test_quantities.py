@@ -127,7 +127,7 @@ def test_the_modes_differ_in_how_their_samples_are_taken(drill: Drill) -> None:
     ("asked", "has_clock", "expected"),
     [
         ({}, False, ("latency",)),
-        ({"quantities": ["energy"]}, True, ("energy",)),
+        ({"quantity": ["energy"]}, True, ("energy",)),
         ({"mode": "continuous"}, True, ("throughput",)),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 from param_runs import ADD, GENERATOR, IDS, THREE, Command, Ran, lines_of, number, op, tensor
 
 import opmark
+from opmark.api.export import export
 from opmark.errors import UserError
 from opmark.interop.param.command import main
 from opmark.interop.param.exporter import DEFAULT_OPTIONS
@@ -381,7 +382,7 @@ def test_a_line_has_the_requested_gradients(on_torch: Ran) -> None:
 
 def test_an_exported_run_has_the_times_of_the_file(on_torch: Ran) -> None:
     """Cases that differ only in their gradients share the forward pass, but not the backward pass."""
-    ((_, text),) = opmark.api.export(format="param", db=on_torch.file.parent / "x.db").items()
+    ((_, text),) = export(format="param", db=on_torch.file.parent / "x.db").items()
     lines = [json.loads(line) for line in text.splitlines()]
     exported = {f"{line['op_name']}|{line['id']}": line for line in lines if "op_name" in line}
     assert list(exported) == on_torch.ids

@@ -125,7 +125,7 @@ def test_a_pair_has_no_groups() -> None:
 
 
 def test_incast_needs_somebody_else() -> None:
-    with pytest.raises(UserError, match="nobody else"):
+    with pytest.raises(UserError, match="a single rank has no partner"):
         rows("--collective", "incast", ranks=1)
 
 

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import opmark
+from opmark.api.export import export
 from opmark.interop.param.exporter import DEFAULT_OPTIONS, OPTIONS, PARAM, problem_line
 from opmark.schema import Case, ImportProblem
 
@@ -45,7 +46,7 @@ def test_the_command_and_the_export_write_the_same_lines(config: dict[str, Any],
     db, prefix = str(tmp_path / "x.db"), str(tmp_path / "out")
     assert main(["-c", str(tmp_path / "c.json"), "-d", "null", "-i", "3", "--db", db, "-a", "-o", prefix]) == 0
     written = [json.loads(line) for line in (tmp_path / "out.json").read_text().splitlines()]
-    ((_, text),) = opmark.api.export(format="param", db=db).items()
+    ((_, text),) = export(format="param", db=db).items()
     assert [json.loads(line) for line in text.splitlines()][1:-1] == written[1:-1]
 
 

@@ -1,6 +1,6 @@
 """NumPy, imported at its first use: listing the catalogue does not need it.
 
-`from opmark.operators import _numpy as np` then reads like `import numpy as np`.
+`from opmark.catalogue.operators import _numpy as np` then reads like `import numpy as np`.
 """
 
 from __future__ import annotations

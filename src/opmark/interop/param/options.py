@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from opmark.errors import UnknownName, UserError
-from opmark.interop.param import exporter
 from opmark.interop.visible_devices import select_device
-from opmark.plugin.registry import backends
 
 # Backends of opmark for the torch devices of PARAM's `-d`.
 
@@ -31,6 +29,8 @@ def device_of(text: str, *, compiled: bool = False) -> Device:
 
     With `compiled`, the backend is the one of the same device that uses torch.compile.
     """
+    from opmark.plugin.registry import backends  # not needed for `-h`, which is to be quick
+
     known = backends()
     if text in known:
         info = known[text]
@@ -60,6 +60,8 @@ def _compiling_backend(kind: str, text: str) -> str:
 
 def _by_device(*, compiled: bool) -> dict[str, str]:
     """Return the names of torch's backends by device."""
+    from opmark.plugin.registry import backends
+
     torch = (info for info in backends().values() if info.framework == "torch")
     return {info.device: info.name for info in torch if info.compiles == compiled}
 
@@ -226,6 +228,8 @@ class ParamOptions:
 
     def as_param(self) -> dict[str, Any]:
         """Return the run options under PARAM's names, without those that always have defaults."""
+        from opmark.interop.param import exporter
+
         return {
             "device": self.device,
             "pass_type": exporter.PASSES[self.backward],

@@ -1,4 +1,7 @@
-"""Expand the axes of a workload into cases: lists multiply, dotted keys zip. Errors name their place in the file."""
+"""Expand the axes of a workload into cases (lists multiply, dotted keys zip), and select a part of them.
+
+Errors name their place in the file.
+"""
 
 from __future__ import annotations
 

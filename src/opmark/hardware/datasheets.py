@@ -1,4 +1,4 @@
-"""Find datasheets: those of the user, those that ship with opmark, and those of plug-ins."""
+"""Datasheets of chips: find, read and write them, and check the figures of foreign files against them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sensors of an NVIDIA GPU through NVML: clock, power, temperature, throttle reasons, energy."""
+"""Sensors of an NVIDIA GPU through NVML, and of the processor through the kernel: clock, power, energy, caches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This machine's real peaks, from ordinary cases: what copies, triads and matrix products reach at best."""
+"""Measures the real peaks of this machine: what copies, triads and matrix products reach at best."""
 
 from __future__ import annotations
 

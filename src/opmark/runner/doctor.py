@@ -1,4 +1,5 @@
-"""Is this machine fit to measure on? What it has, what runs, what would disturb, and which instructions trap."""
+"""Examines whether this machine is fit to measure on: disturbances, backends, sensors, trapped instructions, and how
+often identical code is called different (`self_test`)."""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ def _trial() -> Task:
     return Task(Case.of("matmul", params, "forward"), "torch-cpu", "torch", settings)
 
 
-# A/A: identical code against itself on this machine. What it calls a difference is a false alarm, by construction.
+# A/A: identical code against itself on this machine. Every difference that is found is a false alarm.
 
 PROCESSES = 10
 # From calls of a microsecond to some of milliseconds, limited by launches, by memory and by arithmetic.

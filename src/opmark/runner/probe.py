@@ -1,4 +1,4 @@
-"""Finds out which backends can run here, each in a process of its own: an import that crashes is an answer too."""
+"""Finds out in child processes which backends can run here and which callables exist: an import may crash."""
 
 from __future__ import annotations
 
@@ -36,9 +36,6 @@ def _ask(info: BackendInfo) -> Availability:
         except WorkerDied as death:
             return Availability(info.name, info.summary, death.reason)
     return Availability(info.name, info.summary, hello.unavailable, hello.environment.facts)
-
-
-# Finds out in a child process whether callables exist, since only their framework can tell.
 
 
 def missing_callables(names: Iterable[str]) -> dict[str, str]:

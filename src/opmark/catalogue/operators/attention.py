@@ -1,4 +1,4 @@
-"""Attention: scaled_dot_product_attention."""
+"""Attention: scaled_dot_product_attention, and flash_attention and flash_decoding over a cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions: conv1d, conv2d, conv3d, and the grouped, depthwise and pointwise ones over two axes."""
+"""Convolutions over one, two and three axes: plain, grouped, depthwise, pointwise and transposed ones."""
 
 from __future__ import annotations
 

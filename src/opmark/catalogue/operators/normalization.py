@@ -1,4 +1,4 @@
-"""Operators that normalise along the last axis: layer_norm, rms_norm; and moments, which they use."""
+"""Operators that normalise: layer_norm and rms_norm along the last axis, moments, and division by a length."""
 
 from __future__ import annotations
 

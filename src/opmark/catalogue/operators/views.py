@@ -1,4 +1,4 @@
-"""Views of a whole tensor in another shape or order. Views of parts are in slicing.py."""
+"""Views of a whole tensor in another shape or order, and views of parts of it."""
 
 from __future__ import annotations
 

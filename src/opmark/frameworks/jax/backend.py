@@ -24,8 +24,6 @@ from opmark.errors import Unsupported
 from opmark.plugin import BackendInfo, CallCost, Function, HostBackend, Launch, TensorSlot
 from opmark.schema import Compilation, Cost, TensorSpec
 
-# Functions of JAX as compiled programs: each is compiled once, before anything is timed, and says what is in it.
-
 # One task needs few programs at a time; those of earlier tasks only take memory.
 _KEPT = 64
 # Instructions of an optimised program that do no work.

@@ -1,6 +1,7 @@
-"""A device that is not there: its clock, its sensors and its failures are made up, everything around them is real.
+"""Backends without hardware: tensors without data, launches without work, clocks that are only counted.
 
-OPMARK_NULL_DEVICE names what goes wrong, by comma: a drill for the bad days of a GPU.
+`null-device` also makes up a device with a clock, sensors and failures; OPMARK_NULL_DEVICE lists what goes wrong,
+separated by commas: a drill for the bad days of a GPU.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ from typing import Any
 from opmark.errors import TimerFailed
 from opmark.plugin import Activity, DeviceClock, HostBackend, Implementation, Launch, Params, Timer, Trace
 from opmark.schema import SensorReading, TensorSpec
-
-# No hardware: tensors without data, launches without work, a clock that is only counted.
 
 _BYTES_PER_SECOND = 1e11
 _LAUNCH_SECONDS = 1e-6

@@ -18,8 +18,6 @@ from opmark.errors import Unsupported
 from opmark.plugin import BackendInfo, CallCost, Function, HostBackend, Launch, TensorSlot
 from opmark.schema import Compilation, Cost, TensorSpec
 
-# Launches of TensorFlow, and how they are differentiated: by a tape.
-
 
 class Launched:
     """Calls with what the boxes hold now."""

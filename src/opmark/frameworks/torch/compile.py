@@ -1,4 +1,4 @@
-"""PyTorch, compiled: what the eager backends launch goes through torch.compile, as a whole."""
+"""PyTorch with torch.compile: the launches of the eager backends, each compiled as a whole."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from opmark.frameworks.torch import inductor
 from opmark.frameworks.torch.backend import TorchBackend
 from opmark.plugin import BackendInfo, CallCost, Launch
 from opmark.schema import Compilation
-
-# A key for launches that may share compiled code: they have everything in common but the data of their tensors.
 
 _DEEPEST = 12
 """Something that holds itself would never end."""

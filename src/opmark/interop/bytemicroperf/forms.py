@@ -1,4 +1,5 @@
-"""ByteMicroPerf's basic operators, of all three generations."""
+"""Forms: how ByteMicroPerf writes an operator, and which operator of opmark it means. Here are its basic operators, of
+all three generations."""
 
 from __future__ import annotations
 
@@ -26,8 +27,6 @@ from opmark.interop.bytemicroperf.fields import (
     sizes_of,
 )
 from opmark.plugin.registry import operator
-
-# Form: one way to write an operator of ByteMicroPerf, and the operator of opmark that it means.
 
 
 @dataclass(frozen=True)

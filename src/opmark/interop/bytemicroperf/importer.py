@@ -1,4 +1,4 @@
-"""Reads workload files of ByteMicroPerf: recognises the generation, then reads object by object."""
+"""Reads workload files of ByteMicroPerf, as JSON or CSV: recognises the generation, then reads object by object."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from opmark.interop.bytemicroperf.forms import OTHER_NAMES, Form
 from opmark.interop.bytemicroperf.operators import ARGUMENTS, BETWEEN_DEVICES, FORMS, NAMES, forms_of, task_from_name
 from opmark.schema import Entry, Imported, ImportProblem
 from opmark.units import count_noun
-
-# Turns points into entries; points that are refused for one reason are one problem with their number.
 
 ARG_TYPES = ("default", "llm", "batch_llm", "llm_batch")
 

@@ -26,8 +26,6 @@ from opmark.interop.bytemicroperf.fields import (
 from opmark.interop.bytemicroperf.forms import ROWS, Form, has
 from opmark.units import count_noun
 
-# Fields of attention: how many tokens each sequence has, and what its cache is made of.
-
 _Q, _CACHE = ("q_len", "q_seq_len"), ("cache_len",)
 
 

@@ -1,4 +1,4 @@
-"""The options of PARAM's command line as arguments of `opmark.run`."""
+"""The options of PARAM's command line, as arguments of `opmark.run`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any
 
 from opmark.errors import UnknownName, UserError
 from opmark.interop.visible_devices import select_device
-
-# Backends of opmark for the torch devices of PARAM's `-d`.
 
 
 @dataclass(frozen=True)

@@ -57,11 +57,11 @@ def _sensors(available: list[Availability]) -> list[DiagnosisItem]:
     """Findings about devices whose clock cannot be read, so that opmark cannot say that it moved."""
     found = []
     for backend in available:
-        told = backend.facts.get("sensors")
-        if "gpu" in backend.facts and told is not None:
-            seen = "clock, power and temperature are read" if told == READ else told
+        state = backend.facts.get("sensors")
+        if "gpu" in backend.facts and state is not None:
+            description = "clock, power and temperature are read" if state == READ else state
             found.append(
-                DiagnosisItem(f"sensors of {backend.name}", told == READ, seen, "pip install 'opmark[nvidia]'")
+                DiagnosisItem(f"sensors of {backend.name}", state == READ, description, "pip install 'opmark[nvidia]'")
             )
     return found
 
@@ -162,8 +162,8 @@ def _floor(case: Case, found: Sequence[Measurement], labelings: Sequence[tuple[b
     for flips in labelings:
         a = [couple[flip] for couple, flip in zip(couples, flips, strict=True)]
         b = [couple[not flip] for couple, flip in zip(couples, flips, strict=True)]
-        said = compare_pairs([medians[i] for i in a], [medians[i] for i in b]).verdict
-        verdicts += said in ("faster", "slower")
+        verdict = compare_pairs([medians[i] for i in a], [medians[i] for i in b]).verdict
+        verdicts += verdict in ("faster", "slower")
         pooled = ([s for i in side for s in found[i].samples[:_POOLED]] for side in (a, b))
         naive += rank_sum_p(*pooled) < ALPHA
     return Floor(

@@ -97,9 +97,9 @@ def _expand_operators(
         _make_entry(operator, ranks.add_to_params(operator, selection.params or {}), part.sizes, phases, wrt, call)
         for operator in operators
     ]
-    cases = part.of_cases(expand(Workload(VERSION, "command line", entries), find_operator), find_operator)
+    cases = part.filter_cases(expand(Workload(VERSION, "command line", entries), find_operator), find_operator)
     if not cases:
-        raise part.nothing("what is named")
+        raise part.empty_error("what is named")
     return cases
 
 
@@ -113,13 +113,13 @@ def _expand_workload(selection: Selection, source: WorkloadSource, part: Workloa
     where, whole = source.where, source.workload
     if source.chips and not whole.cases:
         raise UserError(f"{where}: a hardware file, no workload", "`opmark import` prints it as one of opmark's own")
-    sized = part.of_sizes(whole)
+    sized = part.filter_workload(whole)
     if not sized.cases and whole.cases:
-        raise part.nothing(where)
+        raise part.empty_error(where)
     every = source.distinct() if source.foreign else expand(sized, find_operator, where, operators_like)
-    cases = part.of_cases(every, find_operator)
+    cases = part.filter_cases(every, find_operator)
     if not cases:
-        raise part.nothing(where, every)
+        raise part.empty_error(where, every)
     phases = split_names(selection.phase)
     chosen = [case for case in cases if not phases or case.phase in phases]
     if not chosen:
@@ -137,7 +137,7 @@ def _match_operators(part: WorkloadFilter) -> list[str]:
     named = dict.fromkeys(name for pattern in patterns for name in operators_like(pattern, part.categories))
     chosen = [name for name in named if not part.categories or find_operator(name).category in part.categories]
     if not chosen:
-        raise part.nothing("the catalogue")
+        raise part.empty_error("the catalogue")
     return chosen
 
 

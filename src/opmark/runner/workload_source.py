@@ -162,7 +162,7 @@ def _check_entries(path: Path, importer: str, found: Imported) -> WorkloadSource
     problems = (*found.problems, *counted)
     dense = [reconcile(chip) for chip in found.chips]
     chips = tuple(chip for chip, _ in dense)
-    notes = (*found.notes, *(note for _, said in dense for note in said))
+    notes = (*found.notes, *(note for _, remarks in dense for note in remarks))
     workload = Workload(VERSION, path.stem or str(path), entries, f"{importer}, imported from {path.name}")
     return WorkloadSource(
         str(path), workload, importer, tuple(cases), problems, notes, found.asked, chips

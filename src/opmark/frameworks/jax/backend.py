@@ -127,7 +127,7 @@ def pulled(function: Function, wanted: Sequence[TensorSlot]) -> Callable[..., An
     positions = [next(i for i, place in enumerate(places) if place is one) for one in wanted]
 
     def call(*given: Any) -> Any:
-        def of_wanted(*changed: Any) -> Any:
+        def of_inputs(*changed: Any) -> Any:
             arguments = list(given)
             for position, value in zip(positions, changed, strict=True):
                 arguments[position] = value
@@ -135,7 +135,7 @@ def pulled(function: Function, wanted: Sequence[TensorSlot]) -> Callable[..., An
             others = tuple(out for out in outputs if not differentiable(out))
             return tuple(out for out in outputs if differentiable(out)), (others, state)
 
-        return jax.vjp(of_wanted, *(given[position] for position in positions), has_aux=True)
+        return jax.vjp(of_inputs, *(given[position] for position in positions), has_aux=True)
 
     return call
 
@@ -213,8 +213,8 @@ class JaxBackend(HostBackend):
         try:
             found = jax.devices(self.info.device)
         except (RuntimeError, AssertionError) as error:  # an assertion where its build has no such platform at all
-            said = str(error).splitlines()
-            return f"jax {jax.__version__} has no {self.info.device} device here" + (f": {said[0]}" if said else "")
+            lines = str(error).splitlines()
+            return f"jax {jax.__version__} has no {self.info.device} device here" + (f": {lines[0]}" if lines else "")
         return None if found else f"jax {jax.__version__} has no {self.info.device} device here"
 
     def environment(self) -> dict[str, Any]:
@@ -332,8 +332,8 @@ class JaxBackend(HostBackend):
     def available_bytes(self) -> int | None:
         if self.info.device == "cpu":
             return super().available_bytes()
-        told = {} if self.why_unavailable() else self._device.memory_stats() or {}
-        return int(told["bytes_limit"] - told["bytes_in_use"]) if "bytes_limit" in told else None
+        stats = {} if self.why_unavailable() else self._device.memory_stats() or {}
+        return int(stats["bytes_limit"] - stats["bytes_in_use"]) if "bytes_limit" in stats else None
 
 
 def _open(value: Any) -> Any:

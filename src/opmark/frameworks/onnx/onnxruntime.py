@@ -234,13 +234,13 @@ class SessionCall:
         self.compilation = compilation
         self._fixed: Any = None
         if all(isinstance(n, int) for output in session.get_outputs() for n in output.shape):
-            self._fixed = self._given()
+            self._fixed = self._bind_inputs()
 
     def __call__(self) -> Any:
         self._session.run_with_iobinding(self._binding)
-        return self._fixed or self._given()
+        return self._fixed or self._bind_inputs()
 
-    def _given(self) -> Any:
+    def _bind_inputs(self) -> Any:
         outputs = tuple(Tensor(value) for value in self._binding.get_outputs())
         return outputs if len(outputs) > 1 else outputs[0]
 

@@ -64,18 +64,18 @@ class OpenVinoBackend(EngineBackend):
         self._flying: set[Any] = set()
 
     def environment(self) -> dict[str, Any]:
-        told = _properties(self._core.compile_model(_smallest(), "CPU", self._settings))
+        actual = _properties(self._core.compile_model(_smallest(), "CPU", self._settings))
         return {
             "openvino": ov.__version__,
             "device": "cpu",
             "cpu": self._device,
             "capabilities": sorted(self._core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")),
-            "threads": told["INFERENCE_NUM_THREADS"],
-            "streams": told["NUM_STREAMS"],
-            "requests": told["OPTIMAL_NUMBER_OF_INFER_REQUESTS"],
-            "hint": told["PERFORMANCE_HINT"].lower(),
-            "precision": told["INFERENCE_PRECISION_HINT"],
-            "pinning": told["ENABLE_CPU_PINNING"],
+            "threads": actual["INFERENCE_NUM_THREADS"],
+            "streams": actual["NUM_STREAMS"],
+            "requests": actual["OPTIMAL_NUMBER_OF_INFER_REQUESTS"],
+            "hint": actual["PERFORMANCE_HINT"].lower(),
+            "precision": actual["INFERENCE_PRECISION_HINT"],
+            "pinning": actual["ENABLE_CPU_PINNING"],
         }
 
     def upload(self, array: Any, dtype: str) -> Any:
@@ -126,9 +126,9 @@ class OpenVinoBackend(EngineBackend):
         return _Requests(compiled, inputs, compilation, self._flying)
 
     def _refuse_other_threads(self, compiled: Any) -> None:
-        told = int(compiled.get_property("INFERENCE_NUM_THREADS"))
-        if told != self.threads:
-            raise Unsupported(f"{self.threads} threads were asked for, OpenVINO takes {told}")
+        actual = int(compiled.get_property("INFERENCE_NUM_THREADS"))
+        if actual != self.threads:
+            raise Unsupported(f"{self.threads} threads were asked for, OpenVINO takes {actual}")
 
 
 class _Request:
@@ -189,8 +189,8 @@ def _properties(compiled: Any) -> dict[str, Any]:
         "INFERENCE_NUM_THREADS", "NUM_STREAMS", "OPTIMAL_NUMBER_OF_INFER_REQUESTS", "PERFORMANCE_HINT",
         "ENABLE_CPU_PINNING",
     )  # fmt: skip
-    told = {name: compiled.get_property(name) for name in names}
-    return {**told, "INFERENCE_PRECISION_HINT": compiled.get_property("INFERENCE_PRECISION_HINT").to_string()}
+    actual = {name: compiled.get_property(name) for name in names}
+    return {**actual, "INFERENCE_PRECISION_HINT": compiled.get_property("INFERENCE_PRECISION_HINT").to_string()}
 
 
 class _Layer(NamedTuple):
@@ -254,16 +254,18 @@ def _refuse_less_precision(read: Any, layers: list[_Layer]) -> None:
     """
     computed = {layer.precision for layer in layers if layer.kind not in _MOVES}
     ports = _kinds(read.inputs) | _kinds(read.outputs)
-    asked = ports & _BITS.keys() or {kind for node in read.get_ops() for kind in _kinds(node.outputs())} & _BITS.keys()
-    if "f64" in asked:
-        asked, less = {"f64"}, _narrowed(layers, ports)
-    elif asked:  # the narrowest: where types are mixed, a layer that widens one names the type that it takes
-        less = {p for p in computed & _BITS.keys() if _BITS[p] < min(_BITS[one] for one in asked)}
+    requested = (
+        ports & _BITS.keys() or {kind for node in read.get_ops() for kind in _kinds(node.outputs())} & _BITS.keys()
+    )
+    if "f64" in requested:
+        requested, less = {"f64"}, _narrowed(layers, ports)
+    elif requested:  # the narrowest: where types are mixed, a layer that widens one names the type that it takes
+        less = {p for p in computed & _BITS.keys() if _BITS[p] < min(_BITS[one] for one in requested)}
     else:
-        asked = _kinds(read.inputs)
-        less = computed & _BITS.keys() | ({"i32"} & computed if asked == {"i64"} else set())
+        requested = _kinds(read.inputs)
+        less = computed & _BITS.keys() | ({"i32"} & computed if requested == {"i64"} else set())
     if less:
-        raise Unsupported(f"OpenVINO computes it in {_spelled(less)}, not in {_spelled(asked)}")
+        raise Unsupported(f"OpenVINO computes it in {_spelled(less)}, not in {_spelled(requested)}")
 
 
 def _narrowed(layers: list[_Layer], ports: set[str]) -> set[str]:
@@ -285,5 +287,5 @@ def _spelled(kinds: set[str]) -> str:
 def _words(error: Exception) -> str:
     """The message of an error, without the places in OpenVINO's source and the advertisement."""
     lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
-    said = [line for line in lines if not line.startswith(_SAYS_NOTHING) and not line.endswith("with a message:")]
-    return "; ".join(said or lines)[:400]
+    messages = [line for line in lines if not line.startswith(_SAYS_NOTHING) and not line.endswith("with a message:")]
+    return "; ".join(messages or lines)[:400]

@@ -66,10 +66,10 @@ class TvmBackend(EngineBackend):
     def why_unavailable(self) -> str | None:
         if self.asynchronous and not self._device.exist:
             return f"tvm {tvm.__version__} finds no CUDA device"
-        told = _threads()
-        if told != self.threads:
-            wanted = f"{self.threads} threads were asked for, TVM runs {told}"
-            return f"{wanted}: it reads TVM_NUM_THREADS before it starts, and takes no more than there are cores"
+        actual = _threads()
+        if actual != self.threads:
+            mismatch = f"{self.threads} threads were asked for, TVM runs {actual}"
+            return f"{mismatch}: it reads TVM_NUM_THREADS before it starts, and takes no more than there are cores"
         return None
 
     def environment(self) -> dict[str, Any]:
@@ -181,5 +181,5 @@ def _refuse_what_tvm_does_not_compute(module: Any) -> None:
 def _words(error: Exception) -> str:
     """The message of an error: its first line that is no part of a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = [line for line in lines if not line.startswith(("Traceback", "File ", "["))] or lines
-    return f"{type(error).__name__}: {said[0] if said else ''}"[:400]
+    messages = [line for line in lines if not line.startswith(("Traceback", "File ", "["))] or lines
+    return f"{type(error).__name__}: {messages[0] if messages else ''}"[:400]

@@ -333,10 +333,10 @@ class TensorFlowBackend(HostBackend):
 
 def _reason(error: Any) -> str:
     lines = (line.strip() for line in str(error).splitlines())
-    said = [line for line in lines if line and not line.startswith(_STACK)]
-    if not said:
+    messages = [line for line in lines if line and not line.startswith(_STACK)]
+    if not messages:
         return type(error).__name__
-    return _MARKS.sub("", " ".join(said[:2]) if said[0].endswith(":") else said[0]).strip()
+    return _MARKS.sub("", " ".join(messages[:2]) if messages[0].endswith(":") else messages[0]).strip()
 
 
 def _open(value: Any) -> Any:

@@ -165,10 +165,10 @@ class TorchCompileBackend(TorchBackend):
         made = self._found((phase, kind(of.one.eager)), run, phase, {})
         with inductor.compiling():
             back, seeds = walk(of.through(made.call, steps=steps))
-        told = Compiled(back)
-        told.compilation = made.compilation
-        told.make_eager = lambda: walk(of.eager())[0]
-        return told, seeds
+        compiled_back = Compiled(back)
+        compiled_back.compilation = made.compilation
+        compiled_back.make_eager = lambda: walk(of.eager())[0]
+        return compiled_back, seeds
 
     def count(self, launch: Launch, reads: Sequence[Any]) -> CallCost:
         """torch counts calls of operators; compiled code makes none."""

@@ -115,11 +115,11 @@ def _captured(launches: Sequence[Launch]) -> tuple[Any, list[Any]]:
             launch()
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with torch.cuda.graph(graph):
             outputs = [launch() for launch in launches]
-    if any("empty" in str(warning.message) for warning in said):
+    if any("empty" in str(warning.message) for warning in caught):
         raise WrongResult("the captured graph is empty: the calls launch nothing on their stream")
     return graph, outputs
 

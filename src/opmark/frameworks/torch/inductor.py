@@ -73,28 +73,28 @@ def compiled(mode: str, device: str, run: Run, synchronize: Callable[[], Any], c
     """
     _warm_up(device)
     _fresh_caches()
-    told = Recording(mode)
-    with told.listening():
-        cold = _seconds(told, run, synchronize, calls)[1]
-    if not told.graphs:
-        raise Unsupported(f"torch.compile left it to eager: {told.why_not()}")
+    recording = Recording(mode)
+    with recording.listening():
+        cold = _seconds(recording, run, synchronize, calls)[1]
+    if not recording.graphs:
+        raise Unsupported(f"torch.compile left it to eager: {recording.why_not()}")
     again = Recording(mode)
     with again.listening():
         call, cached = _seconds(again, run, synchronize, calls)
     return call, Compilation(
         cold,
         cached,
-        graphs=told.graphs,
-        breaks=tuple(told.breaks),
-        operators=tuple(told.operators),
-        kernels=tuple(told.kernels),
+        graphs=recording.graphs,
+        breaks=tuple(recording.breaks),
+        operators=tuple(recording.operators),
+        kernels=tuple(recording.kernels),
         cache=again.cache(),
     )
 
 
-def _seconds(told: Recording, run: Run, synchronize: Callable[[], Any], calls: int) -> tuple[Any, float]:
+def _seconds(recording: Recording, run: Run, synchronize: Callable[[], Any], calls: int) -> tuple[Any, float]:
     """(the compiled function, seconds of the first calls beyond what calls take later on)."""
-    call, taken = told.function(), []
+    call, taken = recording.function(), []
     for _ in range(calls + 2):
         started = time.perf_counter()
         run(call)
@@ -211,8 +211,9 @@ def _reason(text: str) -> str:
 
 @cache
 def _warm_up(device: str) -> None:
-    """What the first compilation of a process takes beyond its own work is no part of any operator: which instructions
-    there are, headers, modules that are loaded late. torch keeps some of it in a folder of the machine."""
+    """Compile something first: the first compilation of a process also finds out which instructions there are, reads
+    headers and loads modules late, which is no part of any operator. torch keeps some of it in a folder of the
+    machine."""
     if device == "cpu":
         pick_vec_isa()
     _fresh_caches()

@@ -206,15 +206,15 @@ class ProfilerRunner:
         while (self._folder / f"{self._name}-{number}.tasks.json").exists():  # written before the run was resumed
             number += 1
         stem = f"{self._name}-{number}"
-        listed, done, said = (self._folder / f"{stem}.{end}" for end in ("tasks.json", "done", "said.txt"))
+        tasks_file, done, log_file = (self._folder / f"{stem}.{end}" for end in ("tasks.json", "done", "said.txt"))
         output = self._folder / f"{stem}.{profiler.name}"
 
         items = tuple(ProfileTask(f"opmark_{i}", self._label(task), task) for i, task in enumerate(tasks))
         ranges = [item.range for item in items]
-        listed.write_bytes(msgspec.json.format(msgspec.json.encode(ProfileBatch(backend, threads, items))))
+        tasks_file.write_bytes(msgspec.json.format(msgspec.json.encode(ProfileBatch(backend, threads, items))))
         program = [
-            *(options.program or worker_command(info, "opmark.worker.profile_batch")), str(listed), "--done", str(done),
-            "--parent", str(os.getpid()), "--warmup", str(options.warmup), "--iterations", str(options.iterations),
+            *(options.program or worker_command(info, "opmark.worker.profile_batch")), str(tasks_file),
+            "--done", str(done), "--parent", str(os.getpid()), "--warmup", str(options.warmup), "--iterations", str(options.iterations),
         ]  # fmt: skip
         line = profiler.command(
             Watched(program, ranges, output, options.bin or "", options.args, options.command or "")
@@ -222,7 +222,7 @@ class ProfilerRunner:
         more = instruction_set.environ(instruction_set.limit_for(info))
         if options.device is not None:
             more[VISIBLE_DEVICES] = options.device
-        ended = run_to_end(line, environ_for(info, threads, more), said, options.timeout)
+        ended = run_to_end(line, environ_for(info, threads, more), log_file, options.timeout)
 
         lines = done.read_bytes().splitlines() if done.exists() else []
         results = {
@@ -232,7 +232,7 @@ class ProfilerRunner:
         found = [outcome.of(name) for name in ranges]
         done.unlink(missing_ok=True)
         if not ended.trouble:
-            said.unlink()
+            log_file.unlink()
         return found
 
     def _label(self, task: Task) -> str:

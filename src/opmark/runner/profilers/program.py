@@ -24,10 +24,10 @@ class Ended(NamedTuple):
     """How it failed; empty if it did not."""
 
 
-def run_to_end(command: Sequence[str], environ: Mapping[str, str], said: Path, timeout: float) -> Ended:
-    """Run a command to its end. Its output goes to the file `said`. Whatever ends the wait ends the process, with
+def run_to_end(command: Sequence[str], environ: Mapping[str, str], log_file: Path, timeout: float) -> Ended:
+    """Run a command to its end. Its output goes to `log_file`. Whatever ends the wait ends the process, with
     all that it started."""
-    with said.open("wb") as log:
+    with log_file.open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "opmark.worker.process_setup", *command],
             stdin=subprocess.DEVNULL,
@@ -39,7 +39,7 @@ def run_to_end(command: Sequence[str], environ: Mapping[str, str], said: Path, t
         try:
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:
-            return Ended(-signal.SIGKILL, f"not done within {seconds(timeout)}; killed{_quote_end(said)}")
+            return Ended(-signal.SIGKILL, f"not done within {seconds(timeout)}; killed{_quote_end(log_file)}")
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
@@ -48,15 +48,15 @@ def run_to_end(command: Sequence[str], environ: Mapping[str, str], said: Path, t
     if code == 0:
         return Ended(code)
     how = f"ended with exit code {code}" if code > 0 else f"died of {signal.Signals(-code).name}"
-    return Ended(code, how + _quote_end(said))
+    return Ended(code, how + _quote_end(log_file))
 
 
-def _quote_end(said: Path) -> str:
+def _quote_end(log_file: Path) -> str:
     """The last lines of the output, which usually say why."""
-    text = said.read_bytes()[-20 * _LAST_CHARACTERS :].decode(errors="replace")
+    text = log_file.read_bytes()[-20 * _LAST_CHARACTERS :].decode(errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()][-_LAST_LINES:]
     last = " | ".join(lines)[-_LAST_CHARACTERS:]
-    return f"; it said: {last} (all of it: {said})" if last else ""
+    return f"; it said: {last} (all of it: {log_file})" if last else ""
 
 
 def find_program(name: str, named: str, folders: Sequence[str]) -> str:
@@ -74,5 +74,5 @@ def find_program(name: str, named: str, folders: Sequence[str]) -> str:
 
 def default_options(options: dict[str, Sequence[str]], args: Sequence[str]) -> list[str]:
     """The options that the user has not given: the profilers take most of them only once."""
-    given = {arg.partition("=")[0] for arg in args}
-    return [part for option, values in options.items() if option not in given for part in (option, *values)]
+    names = {arg.partition("=")[0] for arg in args}
+    return [part for option, values in options.items() if option not in names for part in (option, *values)]

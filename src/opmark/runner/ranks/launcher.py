@@ -243,9 +243,9 @@ class _Reception:
             agent.listen()
 
     def close_strangers(self) -> None:
-        kept = [*_open, *(agent.connection for agent in self.agents.values())]
+        known = [*_open, *(agent.connection for agent in self.agents.values())]
         for connection in self._connections:
-            if connection not in kept:
+            if connection not in known:
                 connection.close()
 
     def _accept(self, listener: socket.socket) -> None:

@@ -198,6 +198,6 @@ def _drop_implausible(levels: Sequence[Level]) -> list[Level]:
 
 
 def _fastest_seconds(record: Record) -> float | None:
-    """The fastest sample: a peak is what was reached, not what is usual."""
+    """Seconds of the fastest sample: a peak is the best that was reached."""
     measurement = record.measurement()
     return summarize([measurement]).fastest if measurement else None

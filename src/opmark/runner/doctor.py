@@ -113,7 +113,7 @@ _CASES: tuple[tuple[str, dict[str, object]], ...] = (
 )
 # Samples of a process that the naive test looks at.
 _POOLED = 100
-# Pairs up to which every way to name them is tried; of more, as many ways by chance.
+# Up to this number of pairs all labelings are tried; for more pairs, as many random ones.
 _ALL_WAYS = 8
 
 

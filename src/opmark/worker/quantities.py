@@ -45,7 +45,7 @@ class TaskMeasurement:
         for cache in CACHES:
             on_device = [quantity for quantity, c in chosen if c == cache and QUANTITIES[quantity].on == "device"]
             if on_device:
-                # The clock has to be back from what ran before; what loads the device for long comes last.
+                # The device's clock has to recover from the load before; long loads come last.
                 self.instruments.watch.recover()
                 found += self._measure_on_device(on_device, cache)
         for quantity, cache in chosen:

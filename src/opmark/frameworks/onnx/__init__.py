@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from opmark.frameworks import _TORCH_DTYPES
+from opmark.frameworks import TORCH_DTYPES
 from opmark.frameworks.numpy import _NUMPY_DTYPES
 from opmark.plugin import BackendInfo
 
@@ -50,7 +50,7 @@ def _onnxruntime(device: str, summary: str) -> BackendInfo:
         framework="onnx",
         device=device,
         summary=summary,
-        dtypes=_TORCH_DTYPES,
+        dtypes=TORCH_DTYPES,
         loads="opmark.frameworks.onnx.onnxruntime:OnnxRuntimeBackend",
         requires="onnxruntime",
         install="pip install 'opmark[onnxruntime]'",
@@ -69,7 +69,7 @@ OPENVINO_CPU = BackendInfo(
     framework="onnx",
     device="cpu",
     summary="OpenVINO on the CPU, from ONNX models",
-    dtypes=_TORCH_DTYPES,
+    dtypes=TORCH_DTYPES,
     loads="opmark.frameworks.onnx.openvino:OpenVinoBackend",
     requires="openvino",
     install="pip install 'opmark[openvino]'",

@@ -52,7 +52,7 @@ def confirm_origin(side: Side, ops: Iterable[str]) -> None:
 
 
 def origins(side: Side, ops: Iterable[str]) -> dict[str, list[Origin]]:
-    """For each operator, where the files lie that say what it does. Operators that cannot be imported are left out."""
+    """For each operator, where the files of its code are. Operators that cannot be imported are left out."""
     found: dict[str, list[Origin]] = _inspect_modules(side, sorted(set(ops)))["origins"]
     return found
 

@@ -36,7 +36,7 @@ class TurnSchedule:
     """How many turns to take, and whom to tell about them."""
 
     settled_cases: Callable[[], set[str]]
-    """Compares what is stored so far; returns the ids of the cases that more pairs would tell nothing new about."""
+    """Compares the records so far; returns the ids of the cases that more pairs would not change."""
     options: WorkerOptions
     max_pairs: int = STAGES[-1]
     budget: float = 900.0

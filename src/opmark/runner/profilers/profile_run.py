@@ -214,7 +214,8 @@ class ProfilerRunner:
         tasks_file.write_bytes(msgspec.json.format(msgspec.json.encode(ProfileBatch(backend, threads, items))))
         program = [
             *(options.program or worker_command(info, "opmark.worker.profile_batch")), str(tasks_file),
-            "--done", str(done), "--parent", str(os.getpid()), "--warmup", str(options.warmup), "--iterations", str(options.iterations),
+            "--done", str(done), "--parent", str(os.getpid()),
+            "--warmup", str(options.warmup), "--iterations", str(options.iterations),
         ]  # fmt: skip
         line = profiler.command(
             Watched(program, ranges, output, options.bin or "", options.args, options.command or "")

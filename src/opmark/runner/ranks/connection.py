@@ -21,7 +21,7 @@ from opmark.schema import Status
 from opmark.units import seconds
 
 SILENCE = 15.0
-"""Seconds after which a silent process counts as gone: its host is gone, or somebody has stopped it."""
+"""Seconds after which a silent process counts as gone: it was stopped, or its host was."""
 _ALIVE_EVERY = 3.0
 _MAX_LINE = 64 << 20
 """Bytes of a line: a record with every sample of many ranks has some megabytes."""
@@ -123,7 +123,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ConnectionLost(Exception):
-    """Nobody is at the other end any more, or somebody who is not opmark. The reason reads well after `its opmark`."""
+    """The other end is gone, or is not opmark. The reason reads well after `its opmark`."""
 
     @property
     def reason(self) -> str:
@@ -204,7 +204,7 @@ class RankConnection:
         return data
 
     def _say_alive(self) -> None:
-        with suppress(ConnectionLost):  # whoever hears finds out
+        with suppress(ConnectionLost):  # the receiving thread reports it
             while not self._closed.wait(_ALIVE_EVERY):
                 self.send(Alive())
 
@@ -214,7 +214,7 @@ class RankConnection:
 
 
 def connect(host: str, port: int, deadline: float) -> RankConnection:
-    """A connection to whoever listens there. Raise TimeoutError with the last reason where nobody does in time."""
+    """Connect to a host and port, trying until the deadline. Raise TimeoutError with the last reason."""
     reason = "no time was left"
     while (left := deadline - time.monotonic()) > 0:
         try:

@@ -164,7 +164,7 @@ launcher would end it early."""
 
 
 def dismiss(agents: Iterable[AgentConnection], code: int, message: str) -> None:
-    """Tell all agents how the run ended, which is what they exit with."""
+    """Tell all agents how the run ended; they exit with this code."""
     for agent in agents:
         agent.end(code, message)
         if code:
@@ -258,7 +258,7 @@ class _Reception:
         threading.Thread(target=self._await_greeting, args=(connection,), daemon=True).start()
 
     def _await_greeting(self, connection: RankConnection) -> None:
-        """Strangers knock on any port: whoever does not greet is not let in, and nobody waits for it."""
+        """Wait for the first message of a connection, in a thread: other programs connect to any port, and say nothing."""
         try:
             who: Greeting = connection.receive(greeting, MAX_FIRST_LINE)
         except ConnectionLost:

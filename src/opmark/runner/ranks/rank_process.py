@@ -149,7 +149,7 @@ class AgentConnection:
         self.send(Start(process, backend, threads, dict(environ)))
 
     def send(self, message: msgspec.Struct) -> None:
-        """Send a message. Nothing is raised: whoever uses the connection looks whether it is `lost`."""
+        """Send a message. Nothing is raised: `lost` says whether the connection is gone."""
         try:
             self.connection.send(message)
         except ConnectionLost as loss:

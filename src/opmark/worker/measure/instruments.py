@@ -29,7 +29,7 @@ _RESET_PEAK = "5"
 
 # A look costs a millisecond or two of NVML: often enough to see clocks move, seldom enough not to be the load.
 _BETWEEN_LOOKS = 0.05
-# A clock that has come back to this share of the highest has recovered from what ran before.
+# A clock that has come back to this share of the highest has recovered from the load before.
 _RECOVERED = 0.985
 _RECOVERY_STEP = 0.02
 _LONG_ENOUGH = 0.1
@@ -170,7 +170,7 @@ class ConditionsMonitor:
         )
 
     def recover(self) -> None:
-        """Wait until the clock is back from the power or heat of what ran before, a second at most."""
+        """Wait, for a second at most, until the device's clock has recovered from the load before."""
         if self._sensors is None:
             return
         deadline = time.perf_counter() + _LONGEST_RECOVERY

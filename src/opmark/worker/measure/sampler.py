@@ -400,7 +400,7 @@ class _Loop:
         self._watch = watch
 
     def until_step(self, at_least: float) -> tuple[float, int]:
-        """Call until that much time has passed and the counter makes its next step: (what it says, calls)."""
+        """Call until that much time has passed and the counter makes its next step: (its value, number of calls)."""
         launch, synchronize, batch = self._work
         start, calls, before = time.perf_counter(), 0, self._joules()
         while True:

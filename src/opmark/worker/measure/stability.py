@@ -24,7 +24,7 @@ OTHERS_LIMIT = 0.3
 STEAL_LIMIT = 0.02
 # Share of the highest clock that was seen: below this the clock is part of the result.
 CLOCK_LIMIT = 0.97
-# Below this share of the harness's own cost, what is left after taking it off means nothing.
+# Below this share of the harness's own cost, a time from which that cost was subtracted means nothing.
 OVERHEAD_SHARE = 0.5
 
 

@@ -143,7 +143,7 @@ class RankSampler(HostSampler):
         start = time.perf_counter()
         if not self._apart:
             self._team.barrier()
-        # Each rank takes off its own cost: what is gathered has to be the same to the last bit for all.
+        # Each rank subtracts its own cost: the gathered values have to be the same to the last bit on all ranks.
         own = [max(0.0, self._time_own_calls(self.calls) / self.calls - self.overhead) for _ in range(count)]
         every = self._team.gathered([*own, time.perf_counter() - start])
         spent = max(one[-1] for one in every)

@@ -76,7 +76,7 @@ def check_outputs(
     dtypes: Sequence[str] = (),
 ) -> ArrayErrors:
     """Compare arrays of outputs with the reference."""
-    if operator.observe:  # what is observed has no last place any more
+    if operator.observe:  # observed values have no last place
         outputs, dtypes = output_arrays(operator, params, outputs, arrays), ()
     expected = as_tuple(operator.reference(params, **arrays))
     return compare_outputs(operator, params, outputs, expected, numbers, dtypes)

@@ -21,7 +21,7 @@ _JITTER = 0.005
 
 
 class NullLaunch:
-    """Does nothing, and knows how long that is to take."""
+    """A launch that does nothing, and knows how long it should take."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -40,7 +40,7 @@ IMPLEMENTATIONS = {"*": Implementation("null", _build)}
 
 
 class VirtualTimer:
-    """Time passes only by what launches say they take, with a little seeded jitter."""
+    """A clock that advances by the time that launches say they take, with a little seeded jitter."""
 
     name = "virtual"
     resolution = 1e-9
@@ -59,7 +59,7 @@ class VirtualTimer:
 
 
 class NullBackend(HostBackend):
-    """Tensors are their specs. Nothing is computed, so nothing can be looked at."""
+    """Tensors are their specs. Nothing is computed, so nothing can be read."""
 
     def upload(self, array: Any, dtype: str) -> Any:
         raise TypeError("the null backend has no tensors with values")
@@ -117,7 +117,7 @@ def faults() -> frozenset[str]:
 
 
 class NullDeviceClock(DeviceClock):
-    """Two kernels a call: the second takes a quarter of the time, a little later."""
+    """A made-up device that runs two kernels per call: the second takes a quarter of the time, a little later."""
 
     name = "cupti"
 

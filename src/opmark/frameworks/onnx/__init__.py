@@ -1,6 +1,8 @@
-"""Operators of the ONNX table that an engine is known not to take, and why: a plan says so without starting it.
+"""Backends of engines that run ONNX models (ONNX Runtime, OpenVINO, TVM), and the operators that an engine is known not
+to take, with the reason: a plan skips them without starting the engine.
 
-Found by running the whole table with OpenVINO 2026.4 and TVM 0.27. What an engine takes and gets wrong is not in here.
+The list was found by running the whole table with OpenVINO 2026.4 and TVM 0.27. Operators that an engine computes
+wrongly are not in it.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class OpenVinoBackend(EngineBackend):
 
 
 class _Request:
-    """One request, made once."""
+    """A launch of one request, which is made once."""
 
     def __init__(self, compiled: Any, inputs: Mapping[str, Any], compilation: Compilation | None = None) -> None:
         self.compilation = compilation
@@ -156,14 +156,14 @@ class _Request:
         return self._outputs or tuple(map(self._request.get_tensor, self._ports))
 
     def start(self) -> Any:
-        """Start it anew, once it is done."""
+        """Start the request again, once it is done."""
         self._request.wait()
         self._request.start_async()
         return self._request
 
 
 class _Requests:
-    """As many requests as OpenVINO wants at a time, in turn."""
+    """A launch that uses as many requests as OpenVINO wants at a time, in turn."""
 
     def __init__(self, compiled: Any, inputs: Mapping[str, Any], compilation: Compilation, flying: set[Any]) -> None:
         self.compilation = compilation
@@ -199,7 +199,7 @@ class _Layer(NamedTuple):
     kind: str
     how: str
     precision: str
-    """The precision in which it says that it computes: that of its first input, whatever the rest of it does."""
+    """The precision that it reports: that of its first input, whatever the rest of it does."""
     gives: frozenset[str]
     """Types of its outputs."""
 
@@ -226,7 +226,8 @@ def _text(facts: Any, key: str) -> str:
 
 
 def _refuse_folded(compiled: Any) -> None:
-    """A model that does not depend on its inputs is computed while compiling: there would be nothing left to time."""
+    """Raise Unsupported for a model that does not depend on its inputs: it is computed while compiling, and nothing
+    would be left to time."""
     for result in compiled.get_runtime_model().get_results():
         queue, seen = [result], {result.get_friendly_name()}
         while queue:
@@ -241,16 +242,16 @@ def _refuse_folded(compiled: Any) -> None:
 
 
 def _refuse_drawn_once(operators: tuple[str, ...], layers: list[_Layer]) -> None:
-    """Random numbers that only meet constants are folded like these."""
+    """Raise Unsupported for random numbers that only meet constants, which are folded as well."""
     if any(one.startswith(_DRAWS) for one in operators) and not any(layer.kind.startswith(_DRAWS) for layer in layers):
         raise Unsupported("OpenVINO draws its random numbers while compiling: every call gives the same ones")
 
 
 def _refuse_less_precision(read: Any, layers: list[_Layer]) -> None:
-    """OpenVINO computes float64 in float32, int64 in int32 and products of integers in float32, and tells nobody who
-    does not look at what it has compiled.
+    """Raise Unsupported where OpenVINO computes in a narrower type than requested: float64 in float32, int64 in int32,
+    products of integers in float32. Only the compiled model shows it.
 
-    Asked for is what goes in and comes out: constants inside may be of any type. More than that is no fault.
+    The requested types are those of inputs and outputs: constants inside may be of any type. A wider type is no fault.
     """
     computed = {layer.precision for layer in layers if layer.kind not in _MOVES}
     ports = _kinds(read.inputs) | _kinds(read.outputs)
@@ -269,8 +270,8 @@ def _refuse_less_precision(read: Any, layers: list[_Layer]) -> None:
 
 
 def _narrowed(layers: list[_Layer], ports: set[str]) -> set[str]:
-    """Floats of less than 64 bits on the way from one port to another, also where they are only moved; but a layer that
-    is nothing but a conversion may have been asked for between these very types."""
+    """Floats of less than 64 bits on the way from one port to another, also where they are only moved. A layer that is
+    nothing but a conversion does not count: the case may ask for it."""
     seen = {
         kind
         for layer in layers

@@ -258,7 +258,7 @@ class _Reception:
         threading.Thread(target=self._await_greeting, args=(connection,), daemon=True).start()
 
     def _await_greeting(self, connection: RankConnection) -> None:
-        """Wait for the first message of a connection, in a thread: other programs connect to any port, and say nothing."""
+        """Wait for the first message, in a thread of its own: other programs may connect, and say nothing."""
         try:
             who: Greeting = connection.receive(greeting, MAX_FIRST_LINE)
         except ConnectionLost:

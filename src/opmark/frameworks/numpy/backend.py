@@ -20,7 +20,7 @@ def _version(package: str) -> str | None:
 
 
 def _blas() -> str:
-    """The name of NumPy's BLAS; empty for NumPy before 1.26, which only prints it."""
+    """Name and version of the BLAS of NumPy; unknown before NumPy 1.26, which only prints them."""
     if np.lib.NumpyVersion(np.__version__) < "1.26.0":
         return "unknown"
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]

@@ -136,7 +136,7 @@ class CpuSensors:
         self._energy = _packages(rapl)
 
     @classmethod
-    def here(cls) -> CpuSensors | None:
+    def detect(cls) -> CpuSensors | None:
         sensors = cls()
         return sensors if sensors.read().clock is not None or sensors.energy() is not None else None
 

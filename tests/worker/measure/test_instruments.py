@@ -155,7 +155,7 @@ def test_a_device_that_nobody_knows_has_no_sensors_and_says_so() -> None:
 
 
 def test_a_processor_has_those_that_its_kernel_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.CpuSensors, "here", classmethod(lambda cls: None))
+    monkeypatch.setattr(module.CpuSensors, "detect", classmethod(lambda cls: None))
     found, why = sensors_of(backend("numpy-cpu"), backend("numpy-cpu").load(1), {})
     assert found is None
     assert "virtual machine" in why

@@ -104,7 +104,7 @@ def sensors_of(info: BackendInfo, backend: Backend, facts: dict[str, Any]) -> tu
         gpu, why = nvml_sensors(str(facts["gpu_uuid"]))
         return gpu, why or READ
     if info.device == "cpu":
-        cpu = CpuSensors.here()
+        cpu = CpuSensors.detect()
         return cpu, READ if cpu else "the kernel tells neither clock nor energy (usual in a virtual machine)"
     return None, f"opmark knows no sensors of {info.device}"
 

@@ -34,87 +34,6 @@ _MAX_ROUNDS = 50
 _TRIALS = 10
 _CORRECTIONS = 2
 
-
-def measure_overlap(
-    team: ProcessGroup,
-    put_back: Launch,
-    first: str,
-    first_alone: Launch,
-    second: str,
-    second_alone: Launch,
-    together: Launch,
-) -> Overlap:
-    """Time two launches alone and together, in turns, on all ranks.
-
-    Each launch waits until its work is done; `put_back` restores the data before the next one.
-    """
-    launches = (first_alone, second_alone, together)
-    once = sum(_time(team, put_back, launch) for launch in launches)
-    rounds = max(_MIN_ROUNDS, min(_MAX_ROUNDS, int(_BUDGET / max(once, 1e-6))))
-    times = [[_time(team, put_back, launch) for launch in launches] for _ in range(rounds)]
-    alone, other, both = (median(list(column)) for column in zip(*times, strict=True))
-    return Overlap(first, alone, second, other, both)
-
-
-def overlap_with_computation(
-    task: Task,
-    info: BackendInfo,
-    backend: Backend,
-    team: ProcessGroup,
-    exchange: Exchange,
-    wait: Launch,
-    put_back: Launch,
-) -> Overlap | None:
-    """The overlap with matrix products that take about as long; None where this framework has no such product."""
-    product = _prepare_product(task, info, backend)
-    if product is None:
-        return None
-
-    def communicate() -> None:
-        exchange.start()
-        wait()
-
-    communicating = median([_time(team, put_back, communicate) for _ in range(_TRIALS)])
-    computing = median([_time(team, put_back, partial(_repeat, product, 1, backend)) for _ in range(_TRIALS)])
-    times = max(1, ceil(communicating / max(computing, 1e-7)))
-    for _ in range(_CORRECTIONS):  # one product alone is mostly waking up, and products in a row are quicker
-        taken = median([_time(team, put_back, partial(_repeat, product, times, backend)) for _ in range(_MIN_ROUNDS)])
-        times = max(1, ceil(times * communicating / max(taken, 1e-7)))
-
-    def together() -> None:
-        exchange.start()
-        _repeat(product, times, None)
-        wait()
-
-    compute = partial(_repeat, product, times, backend)
-    return measure_overlap(team, put_back, task.case.op, communicate, f"{times} x {_COMPUTATION}", compute, together)
-
-
-def _prepare_product(task: Task, info: BackendInfo, backend: Backend) -> Launch | None:
-    operator = find_operator(_COMPUTATION)
-    fitting = implementations(operator, info)
-    if not fitting:
-        return None
-    params = operator.complete({"M": _SIDE, "N": _SIDE, "K": _SIDE, "dtype": "float32"})
-    beside = Task(Case.of(operator.name, params, "forward"), task.backend, fitting[0].label, task.settings)
-    return prepare(params, beside, operator, fitting[0], backend).launch
-
-
-def _repeat(launch: Launch, times: int, backend: Backend | None) -> None:
-    for _ in repeat(None, times):
-        launch()
-    if backend:
-        backend.synchronize()
-
-
-def _time(team: ProcessGroup, put_back: Launch, launch: Launch) -> float:
-    put_back()
-    team.barrier()
-    start = time.perf_counter()
-    launch()
-    return max_over_ranks(team, [time.perf_counter() - start])[0]
-
-
 SAMPLE_TIME = 1e-2
 """Seconds that a sample lasts at least. Ranks leave a barrier one after the other, and the first call after it finds
 some of them asleep: a sample has to be long against that."""
@@ -240,3 +159,83 @@ def _both(first: Launch, second: Launch | None) -> None:
     first()
     if second:
         second()
+
+
+def measure_overlap(
+    team: ProcessGroup,
+    put_back: Launch,
+    first: str,
+    first_alone: Launch,
+    second: str,
+    second_alone: Launch,
+    together: Launch,
+) -> Overlap:
+    """Time two launches alone and together, in turns, on all ranks.
+
+    Each launch waits until its work is done; `put_back` restores the data before the next one.
+    """
+    launches = (first_alone, second_alone, together)
+    once = sum(_time(team, put_back, launch) for launch in launches)
+    rounds = max(_MIN_ROUNDS, min(_MAX_ROUNDS, int(_BUDGET / max(once, 1e-6))))
+    times = [[_time(team, put_back, launch) for launch in launches] for _ in range(rounds)]
+    alone, other, both = (median(list(column)) for column in zip(*times, strict=True))
+    return Overlap(first, alone, second, other, both)
+
+
+def overlap_with_computation(
+    task: Task,
+    info: BackendInfo,
+    backend: Backend,
+    team: ProcessGroup,
+    exchange: Exchange,
+    wait: Launch,
+    put_back: Launch,
+) -> Overlap | None:
+    """The overlap with matrix products that take about as long; None where this framework has no such product."""
+    product = _prepare_product(task, info, backend)
+    if product is None:
+        return None
+
+    def communicate() -> None:
+        exchange.start()
+        wait()
+
+    communicating = median([_time(team, put_back, communicate) for _ in range(_TRIALS)])
+    computing = median([_time(team, put_back, partial(_repeat, product, 1, backend)) for _ in range(_TRIALS)])
+    times = max(1, ceil(communicating / max(computing, 1e-7)))
+    for _ in range(_CORRECTIONS):  # one product alone is mostly waking up, and products in a row are quicker
+        taken = median([_time(team, put_back, partial(_repeat, product, times, backend)) for _ in range(_MIN_ROUNDS)])
+        times = max(1, ceil(times * communicating / max(taken, 1e-7)))
+
+    def together() -> None:
+        exchange.start()
+        _repeat(product, times, None)
+        wait()
+
+    compute = partial(_repeat, product, times, backend)
+    return measure_overlap(team, put_back, task.case.op, communicate, f"{times} x {_COMPUTATION}", compute, together)
+
+
+def _prepare_product(task: Task, info: BackendInfo, backend: Backend) -> Launch | None:
+    operator = find_operator(_COMPUTATION)
+    fitting = implementations(operator, info)
+    if not fitting:
+        return None
+    params = operator.complete({"M": _SIDE, "N": _SIDE, "K": _SIDE, "dtype": "float32"})
+    beside = Task(Case.of(operator.name, params, "forward"), task.backend, fitting[0].label, task.settings)
+    return prepare(params, beside, operator, fitting[0], backend).launch
+
+
+def _repeat(launch: Launch, times: int, backend: Backend | None) -> None:
+    for _ in repeat(None, times):
+        launch()
+    if backend:
+        backend.synchronize()
+
+
+def _time(team: ProcessGroup, put_back: Launch, launch: Launch) -> float:
+    put_back()
+    team.barrier()
+    start = time.perf_counter()
+    launch()
+    return max_over_ranks(team, [time.perf_counter() - start])[0]

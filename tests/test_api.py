@@ -440,12 +440,12 @@ def test_what_was_never_tried_is_told_and_taken_up_again(tmp_path: Path, monkeyp
     gone = opmark.plan("exp", **whole).tasks[1:]
 
     def cut(plan: Any, *arguments: Any, **options: Any) -> Iterator[Record]:
-        yield from perform(plan.without({task.id for task in gone}), *arguments, **options)
+        yield from run_plan(plan.without({task.id for task in gone}), *arguments, **options)
         yield from (Record(task, "error", "rank 1 is gone", untried=True) for task in gone)
 
-    perform = run_module.perform
+    run_plan = run_module.run_plan
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "perform", cut)
+        patch.setattr(run_module, "run_plan", cut)
         first = opmark.run("exp", db=db, **whole)
     assert [record.status for record in first.records] == ["ok", "error", "error"]
     assert len(opmark.show(db=db).records) == 1

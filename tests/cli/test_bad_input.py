@@ -96,7 +96,10 @@ NULL = ["--backend", "null"]
         (["run", "exp", "--cuda-l2-cache", "maybe", *NULL], ["--cuda-l2-cache: expected on or off, got `maybe`"]),
         (["run", "exp", "--mode", "discrete", "--quantity", "latency", *NULL], ["a mode measures one quantity"]),
         (["run", "exp", "--wrt", "y", *NULL], ["`exp` has no gradient for `y`", "for x"]),
-        (["run", "fault", "-p", "kind=none", "--wrt", "x", *NULL], ["`fault` has no gradient for `x`", "none at all"]),
+        (
+            ["run", "fault", "-p", "kind=none", "--wrt", "x", *NULL],
+            ["`fault` has no gradient for `x`", "no gradients at all"],
+        ),
         (["run", "--suite", "quick", "--wrt", "x", *NULL], ["a workload brings its own"]),
         # What to run.
         (["run"], ["got nothing", "opmark run matmul"]),
@@ -238,7 +241,7 @@ AWAY = """
 from opmark.frameworks.null.backend import NullBackend
 from opmark.plugin import BackendInfo
 
-INFO = BackendInfo("away", "null", "none", "never here", frozenset({"float32"}), "away:Backend", computes=False)
+INFO = BackendInfo(name="away", framework="null", device="none", loads="away:Backend", computes=False)
 
 
 class Backend(NullBackend):

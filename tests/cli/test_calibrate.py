@@ -18,7 +18,7 @@ UNAVAILABLE = """
     from opmark.frameworks.null.backend import NullBackend
     from opmark.plugin import BackendInfo
 
-    INFO = BackendInfo("dead", "null", "gpu", "is never there", frozenset({"float32"}), "dead:Backend", computes=False)
+    INFO = BackendInfo(name="dead", framework="null", device="gpu", loads="dead:Backend", computes=False)
 
     class Backend(NullBackend):
         def why_unavailable(self):

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import opmark as package
+from opmark.api.describe import describe
+from opmark.api.fit import fit
 from opmark.api.result import open_store
 from opmark.schema import EFFORTS, Case, Cost, Measurement, Record, Run, Settings, Task
 from opmark.schema.cost import Traffic
@@ -21,7 +23,7 @@ LINE = {1000: 11e-6, 10_000: 20e-6, 100_000: 110e-6}
 
 
 def record(size: int, seconds: float) -> Record:
-    params = package.describe("all_reduce").complete({"size": size, "ranks": 4})
+    params = describe("all_reduce").complete({"size": size, "ranks": 4})
     measured = Measurement("latency", "warm", "virtual", [seconds] * 7, 1, 0.0, 1, 0.0, "count")
     task = Task(Case.of("all_reduce", params, "forward"), "torch-cpu", "torch", Settings(1, "quick", EFFORTS["quick"]))
     return Record(task, "ok", "", (measured,), Cost(None, size, size, Traffic(size, 1.5 * size, 4)))
@@ -58,11 +60,11 @@ def test_the_last_run_is_the_default_and_says_why_there_is_no_fit(main: Command,
 
 def test_as_json_and_from_python_it_is_the_same(main: Command, stored: Path) -> None:
     (seen,) = main("fit", "line", "--json").objects
-    (found,) = package.fit("line", db=stored)
+    (found,) = fit("line", db=stored)
     assert found.fit is not None
     assert (seen["alpha"], seen["beta"]) == (found.fit.alpha, found.fit.beta)
     assert seen["bus_bandwidth"] == found.bus_bandwidth == pytest.approx(1.5e9)
-    assert package.fit(package.show("line", db=stored)) == [found]
+    assert fit(package.show("line", db=stored)) == [found]
 
 
 def test_a_picture_is_written_where_it_is_asked_for(main: Command, stored: Path, tmp_path: Path) -> None:

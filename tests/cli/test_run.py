@@ -131,7 +131,7 @@ import ctypes, os, sys
 from opmark.frameworks.null.backend import NullBackend
 from opmark.plugin import BackendInfo
 
-INFO = BackendInfo("chatty", "null", "none", "says a lot", frozenset({"float32"}), "chatty:Backend", computes=False)
+INFO = BackendInfo(name="chatty", framework="null", device="none", loads="chatty:Backend", computes=False)
 
 
 class Backend(NullBackend):

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opmark.compat.opperf import run_performance_test
-from opmark.compat.opperf.nd import Add
 from outcomes import covered, outcomes
 
 from opmark.api.run import run as api_run
+from opmark.interop.opperf import run_performance_test
 from opmark.interop.opperf.command import main
+from opmark.interop.opperf.nd import Add
 from opmark.plugin.registry import catalogue
 from opmark.runner.guests import environments
 from opmark.schema import Record

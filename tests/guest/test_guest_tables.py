@@ -9,7 +9,7 @@ import pytest
 
 READ = """
 import importlib, pkgutil, sys
-table = importlib.import_module(f"opmark.implementations.{sys.argv[1]}")
+table = importlib.import_module(f"opmark.frameworks.{sys.argv[1]}.implementations")
 for module in pkgutil.iter_modules(table.__path__, f"{table.__name__}."):
     importlib.import_module(module.name)
 print(*{"numpy", sys.argv[1]} & sys.modules.keys())

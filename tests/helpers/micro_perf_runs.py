@@ -8,7 +8,7 @@ import pytest
 
 from opmark.api.run import run
 from opmark.catalogue.workload_file import suite
-from opmark.interop.bytemicroperf import command, selection
+from opmark.interop.bytemicroperf import selection
 from opmark.runner.workload_source import WorkloadSource
 
 FEW = {"effort": "quick"}
@@ -30,4 +30,4 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(selection, "suite", lambda name: _read()[0])
     monkeypatch.setattr(selection, "_items", items)
-    monkeypatch.setattr(command, "run", partial(run, **FEW))
+    monkeypatch.setattr("opmark.interop.bytemicroperf.command.run", partial(run, **FEW))

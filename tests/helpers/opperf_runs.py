@@ -8,7 +8,6 @@ import pytest
 
 from opmark.api.result import Result
 from opmark.api.run import plan as api_plan
-from opmark.interop.opperf import measurement
 from opmark.runner.session import new_run
 from opmark.schema import Caution, Measurement, Record
 from opmark.store.location import store_path
@@ -30,5 +29,5 @@ def without_workers(monkeypatch: pytest.MonkeyPatch, *cautions: Caution) -> list
         made = [Record(task, "ok", measurements=(times,)) for task in whole.tasks]
         return Result(new_run(whole, label), [*made, *whole.skipped], store_path(db))
 
-    monkeypatch.setattr(measurement, "run", run)
+    monkeypatch.setattr("opmark.interop.opperf.measurement.run", run)
     return asked

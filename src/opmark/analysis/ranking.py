@@ -32,7 +32,6 @@ from opmark.schema.ranking import (
 from opmark.stats.measurement import Summary, summarize
 from opmark.stats.verdict import MARGIN, compare_pairs
 from opmark.store.protocol import Store
-from opmark.store.runs import noise_of
 from opmark.version import VERSION
 
 # Which of several ways to compute the same thing is the fastest, and whether that is more than chance and noise.
@@ -170,6 +169,8 @@ def source_of(store: Store, runs: Sequence[Run]) -> Source:
     found = [(run.id, store.records(run.id)) for run in store.runs() if run.id in wanted]
     ids = {record.environment for _, records in found for record in records if record.environment}
     environments = {key: environment.facts for key, environment in store.environments(ids).items()}
+    from opmark.store.runs import noise_of  # loads the database only where it is asked
+
     floors = {key: noise_of(store, facts) for key, facts in environments.items()}
     return Source(found, environments, {key: floor for key, floor in floors.items() if floor})
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Protocol
-
-from sqlalchemy import Connection, Engine, Table
-from sqlalchemy.exc import DBAPIError
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from opmark.errors import StoreError
 from opmark.schema import Case, Environment, Record, Run
 from opmark.schema.machine import MachineFinding
 from opmark.schema.record import Figure
+
+if TYPE_CHECKING:  # `opmark --help` loads this file, and needs no database
+    from sqlalchemy import Connection, Engine, Table
+    from sqlalchemy.exc import DBAPIError
 
 Noted = Literal["label", "description"]
 

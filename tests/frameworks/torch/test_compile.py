@@ -231,7 +231,7 @@ def test_caches_lie_where_the_parent_removes_them(tmp_path: Path, monkeypatch: p
 
 
 def test_without_such_a_parent_nothing_is_left_at_the_end(tmp_path: Path) -> None:
-    code = "from opmark.backends import _folders; print(_folders.fresh())"
+    code = "from opmark.frameworks import cache_folder; print(cache_folder.fresh())"
     environ = {key: value for key, value in os.environ.items() if key != "OPMARK_SCRATCH"} | {"TMPDIR": str(tmp_path)}
     made = subprocess.run([sys.executable, "-c", code], env=environ, check=True, capture_output=True, text=True).stdout
     assert Path(made).is_relative_to(tmp_path)

@@ -110,7 +110,6 @@ def test_without_the_profiler_it_is_events(write: Write) -> None:
 
 def test_as_many_threads_as_asked_for(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     from opmark.api.run import run as api_run
-    from opmark.interop.bytemicroperf import command
 
     usual, seen = api_run, []
 
@@ -118,7 +117,7 @@ def test_as_many_threads_as_asked_for(write: Write, monkeypatch: pytest.MonkeyPa
         seen.append(usual(**how))
         return seen[-1]
 
-    monkeypatch.setattr(command, "run", run)
+    monkeypatch.setattr("opmark.interop.bytemicroperf.command.run", run)
     path = write("exp.json", {**V1, "dtype": "float32"})
     assert main(["--workload", str(path), "--hardware_type", "null", "--threads", "1"]) == 0
     assert {record.task.settings.threads for record in seen[0].records} == {1}

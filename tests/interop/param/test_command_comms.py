@@ -16,7 +16,6 @@ from param_comms_runs import COLLECTIVES, FakeRun, record
 
 from opmark.errors import UserError
 from opmark.interop.param.command import main as param
-from opmark.interop.param.comms import command as comms_command
 from opmark.interop.param.comms.command import main
 from opmark.schema import Case, Record
 
@@ -42,7 +41,7 @@ def broken(case: Case) -> Record:
 
 def fake(monkeypatch: pytest.MonkeyPatch, **more: Any) -> FakeRun:
     made = FakeRun(**({"of": make_record} | more))
-    monkeypatch.setattr(comms_command, "run", made)
+    monkeypatch.setattr("opmark.interop.param.comms.command.run", made)
     return made
 
 

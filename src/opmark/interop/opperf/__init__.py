@@ -11,11 +11,14 @@ Everything runs in a worker process and is stored as a run, as by `opmark run`; 
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 
 def __getattr__(name: str) -> Any:
     """Load every class and every function on its first use."""
+    if find_spec(f"{__name__}.{name}"):
+        raise AttributeError(f"{name!r} is a module that is not imported yet")
     from opmark.interop.opperf.class_inputs import CLASSES
     from opmark.interop.opperf.classes import FUNCTIONS, make_class, make_function
     from opmark.interop.opperf.performance import CALLS, CATEGORY_FUNCTIONS, category_function

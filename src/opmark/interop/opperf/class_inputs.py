@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import opmark.interop.opperf.sizes as sizes
 from opmark.errors import UserError, nearest
+from opmark.interop.opperf import sizes
 from opmark.interop.opperf.operators import OPERATORS
 from opmark.interop.opperf.rows import Inputs, Meaning, OpperfRow, meaning
 from opmark.schema.tensor import DTYPES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import opmark.interop.opperf.sizes as sizes
+from opmark.interop.opperf import sizes
 from opmark.interop.opperf.rows import OpperfRow, words
 
 X = {"data|x|a": "*shape"}

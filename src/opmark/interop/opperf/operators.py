@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import opmark.interop.opperf.sizes as sizes
+from opmark.interop.opperf import sizes
 from opmark.interop.opperf.layers import ARRAYS, IMAGE, LAYERS, X
 from opmark.interop.opperf.rows import OpperfRow, words
 

@@ -21,7 +21,7 @@ class MovedModules:
     """Finds a module by its old path, and puts the module of the new path in its place."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self) if _new_path(name) else None
+        return ModuleSpec(name, self) if _new_path(name) else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
         """Let Python make an empty module, which `exec_module` replaces."""

@@ -55,7 +55,7 @@ def test_real_answers_are_as_described(client: TestClient, told: dict[str, Any])
 
 def test_problems_are_as_described(client: TestClient, told: dict[str, Any]) -> None:
     schemas = pytest.importorskip("jsonschema_rs")
-    whole = {"$ref": "#/components/schemas/Problem", "components": told["components"]}
+    whole = {"$ref": "#/components/schemas/HttpProblem", "components": told["components"]}
     for path in ("/api/runs?x=1", "/api/runs/nix", "/api/nix"):
         schemas.validator_for(whole).validate(client.get(path).json())
 

@@ -212,10 +212,10 @@ def test_an_upgrade_that_fails_leaves_it_as_it_was(
 
 KILLED = """
 import os, signal, sys
-from opmark.store import upgrade
+from opmark.store import tables
 from opmark.store.sql import open_sql
 
-upgrade._make_views = lambda connection: os.kill(os.getpid(), signal.SIGKILL)
+tables._make_views = lambda connection: os.kill(os.getpid(), signal.SIGKILL)
 open_sql(sys.argv[1], create=True)
 """
 

@@ -141,7 +141,7 @@ def test_it_runs_in_another_interpreter_that_has_never_heard_of_it(site: Site) -
 
 
 KNOWN = """
-from opmark import registry
+from opmark.plugin import registry
 from opmark.hardware.datasheets import datasheets
 print(list(registry.backends()), list(registry.catalogue()), registry.implementation_tables().keys())
 print([chip.chip for chip in datasheets()])

@@ -6,7 +6,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -18,7 +17,7 @@ _NEW_PATHS = {
 }
 
 
-class MovedModules(Loader):
+class MovedModules:
     """Finds a module by its old path, and puts the module of the new path in its place."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:

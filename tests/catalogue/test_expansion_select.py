@@ -28,12 +28,12 @@ CASES = [
 
 
 def chosen(**asked: Any) -> list[str]:
-    return [one.op for one in WorkloadFilter(**asked).of_cases(CASES, find)]
+    return [one.op for one in WorkloadFilter(**asked).filter_cases(CASES, find)]
 
 
 def test_nothing_asked_for_is_everything() -> None:
     assert not WorkloadFilter()
-    assert WorkloadFilter().of_cases(CASES, find) == CASES
+    assert WorkloadFilter().filter_cases(CASES, find) == CASES
 
 
 @pytest.mark.parametrize("kind", ["names", "categories", "tags", "sizes"])
@@ -70,9 +70,9 @@ def test_what_is_chosen_is_there_in_its_order_and_choosing_again_changes_nothing
     names: list[str], tags: list[str]
 ) -> None:
     selection = WorkloadFilter(names, (), tags)
-    found = selection.of_cases(CASES, find)
+    found = selection.filter_cases(CASES, find)
     assert found == [one for one in CASES if one in found]
-    assert selection.of_cases(found, find) == found
+    assert selection.filter_cases(found, find) == found
 
 
 def workload(*entries: Entry) -> Workload:
@@ -81,29 +81,29 @@ def workload(*entries: Entry) -> Workload:
 
 def test_of_an_entry_with_several_sizes_those_asked_for_are_left() -> None:
     whole = workload(Entry("exp", sizes=["small", "typical"]), Entry("add", sizes=["large"]), Entry("matmul"))
-    found = WorkloadFilter(sizes=["small", "large"]).of_sizes(whole)
+    found = WorkloadFilter(sizes=["small", "large"]).filter_workload(whole)
     assert [(entry.op, entry.sizes) for entry in found.cases] == [("exp", ["small"]), ("add", ["large"])]
     assert whole.cases[0].sizes == ["small", "typical"], "the original stays"
 
 
 def test_all_else_of_an_entry_stays() -> None:
     entry = Entry("exp", {"dtype": ["float16"]}, ["small", "large"], ["backward"], ["llm"], ["x"])
-    (found,) = WorkloadFilter(sizes=["large"]).of_sizes(workload(entry)).cases
+    (found,) = WorkloadFilter(sizes=["large"]).filter_workload(workload(entry)).cases
     assert found == Entry("exp", {"dtype": ["float16"]}, ["large"], ["backward"], ["llm"], ["x"])
 
 
 def test_without_sizes_a_workload_is_the_same() -> None:
     whole = workload(Entry("exp"), Entry("add", sizes=["small"]))
-    assert WorkloadFilter(names=["exp"]).of_sizes(whole) is whole
+    assert WorkloadFilter(names=["exp"]).filter_workload(whole) is whole
 
 
 def test_where_nothing_is_left_it_is_said_what_was_asked_for() -> None:
-    error = WorkloadFilter(["exp", "conv*"], (), ["llm"], ["small"]).nothing("suite quick")
+    error = WorkloadFilter(["exp", "conv*"], (), ["llm"], ["small"]).empty_error("suite quick")
     assert error.message == "suite quick has no case for --op exp,conv*, --tag llm, --size small"
     assert "sizes" in (error.hint or "")
-    assert "--dry-run" in (WorkloadFilter(["exp"]).nothing("suite quick").hint or "")
+    assert "--dry-run" in (WorkloadFilter(["exp"]).empty_error("suite quick").hint or "")
 
 
 def test_the_tags_that_there_are_are_told() -> None:
     cases = [Case.of("exp", {}, "forward", tags=("b", "a")), Case.of("add", {}, "forward", tags=("c",))]
-    assert WorkloadFilter(tags=["z"]).nothing("suite mine", cases).hint == "its tags are a, b, c"
+    assert WorkloadFilter(tags=["z"]).empty_error("suite mine", cases).hint == "its tags are a, b, c"

@@ -227,7 +227,7 @@ def test_sensors_that_tell_nothing_are_none(
         _write(tmp_path / "rapl" / "intel-rapl:0", {"name": "package-0", "energy_uj": "1"})
     folders = (tmp_path / "cpu", tmp_path / "rapl")
     monkeypatch.setattr(CpuSensors.__init__, "__defaults__", folders)
-    assert (CpuSensors.here() is not None) == there
+    assert (CpuSensors.detect() is not None) == there
 
 
 def test_this_machine_tells_something_sensible_or_nothing() -> None:
@@ -235,4 +235,4 @@ def test_this_machine_tells_something_sensible_or_nothing() -> None:
     assert found == sorted(found, key=lambda cache: cache.nbytes)
     assert all(cache.nbytes > 0 and cache.shared_by >= 1 for cache in found)
     assert last_level_bytes() is None or last_level_bytes() >= found[-1].nbytes
-    assert sensors.CpuSensors.here() is None or sensors.CpuSensors.here().read() is not None
+    assert sensors.CpuSensors.detect() is None or sensors.CpuSensors.detect().read() is not None

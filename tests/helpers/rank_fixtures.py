@@ -86,7 +86,7 @@ def rank_task() -> Callable[..., Task]:
     return make
 
 
-STRANGER = Path(__file__).parents[0] / "runner" / "ranks" / "stranger"
+STRANGER = Path(__file__).parents[1] / "runner" / "ranks" / "stranger"
 """Holds the backend `lines-cpu`, whose ranks start in a moment."""
 ENTRY = "import sys\n{changes}\nfrom opmark.cli.main import main\nmain()\n"
 

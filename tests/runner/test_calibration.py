@@ -376,5 +376,5 @@ def test_what_a_smaller_cache_seems_to_do_worse_is_left_out() -> None:
     second = module._level("L2", {"copy": 5.0, "triad": 4.0}, 100)
     third = module._level("L3", {"copy": 0.5}, 1000)
     memory = module._level(MEMORY, {"copy": 1.0, "triad": 1.0}, None)
-    found = module._plausible([first, second, third, memory])
+    found = module._drop_implausible([first, second, third, memory])
     assert found == [Level("L1", 9.0, 10, {"copy": 9.0}), second, memory]

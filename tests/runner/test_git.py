@@ -68,12 +68,12 @@ def test_without_git_that_is_what_is_said(repo: Any, monkeypatch: pytest.MonkeyP
 
 def test_changed_files_and_new_ones_are_seen(repo: Any) -> None:
     repo.commit("a", a="1")
-    assert not git.changed(repo.path)
+    assert not git.has_changes(repo.path)
     repo.write(b="2")
-    assert git.changed(repo.path)
+    assert git.has_changes(repo.path)
     repo.commit("b")
     repo.write(a="3")
-    assert git.changed(repo.path)
+    assert git.has_changes(repo.path)
 
 
 def test_asking_writes_no_index(repo: Any) -> None:
@@ -82,7 +82,7 @@ def test_asking_writes_no_index(repo: Any) -> None:
     (repo.path / "a.py").write_text("1")  # the same, with another time
     index = repo.path / ".git" / "index"
     before = index.read_bytes()
-    git.changed(repo.path)
+    git.has_changes(repo.path)
     assert index.read_bytes() == before
 
 
@@ -91,7 +91,7 @@ def test_variables_of_a_hook_lead_nowhere_else(repo: Any, tmp_path: Path, monkey
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
     assert git.repository(repo.path) == repo.path
-    assert not git.changed(repo.path)
+    assert not git.has_changes(repo.path)
 
 
 def test_signatures_that_a_user_wants_to_see_are_not_taken_for_the_answer(repo: Any) -> None:
@@ -99,4 +99,4 @@ def test_signatures_that_a_user_wants_to_see_are_not_taken_for_the_answer(repo: 
     first = repo.commit("one", a="1")
     repo.git("config", "log.showSignature", "true")
     assert git.commit_of(repo.path, first).hash == first
-    assert git.tell(repo.path, "config", "log.showSignature") == "false"
+    assert git.git_output(repo.path, "config", "log.showSignature") == "false"

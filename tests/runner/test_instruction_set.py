@@ -13,7 +13,7 @@ from opmark.runner import instruction_set
 @pytest.fixture
 def note(isolated: Path) -> Path:
     """The file; it is below the cache directory of this test."""
-    path = instruction_set._path()
+    path = instruction_set._notes_path()
     assert path.is_relative_to(isolated / "cache")
     return path
 

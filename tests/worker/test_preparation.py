@@ -16,7 +16,7 @@ from opmark.errors import OutOfMemory, Unsupported
 from opmark.plugin import Implementation
 from opmark.plugin.registry import operator
 from opmark.schema import EFFORTS, Case, Phase, Settings, Task
-from opmark.worker.preparation import bind, case_bytes, prepare, refill, refuse_if_too_large, wanted_gradients
+from opmark.worker.preparation import bind, case_bytes, gradient_names, prepare, refill, refuse_if_too_large
 
 MATMUL = operator("matmul")
 SMALL = MATMUL.complete({"M": 3, "N": 5, "K": 7})
@@ -169,7 +169,7 @@ def test_only_the_gradients_that_are_wanted_are_computed(
     task = _task(phase, wrt=wrt)
     prepared = prepare(SMALL, task, MATMUL, TORCH, torch_cpu)
     assert [tuple(gradient.shape) for gradient in prepared.launch()] == shapes
-    wanted = wanted_gradients(task, MATMUL, SMALL)
+    wanted = gradient_names(task, MATMUL, SMALL)
     assert wanted == (wrt or ("a", "b"))
     assert {name for name, tensor in prepared.inputs.items() if tensor.requires_grad} == set(wanted)
 

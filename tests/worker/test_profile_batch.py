@@ -86,7 +86,7 @@ def test_inputs_are_those_that_the_worker_measures(make_task: MakeTask, monkeypa
     info = registry.backend("numpy-cpu")
     backend = info.load(1)
     task = make_task(backend="numpy-cpu")
-    made = ProfileProgram(info, backend, 0, 1)._prepared(task)
+    made = ProfileProgram(info, backend, 0, 1)._prepare(task)
     operator = registry.operator("add")
     (implementation,) = operator.implementations_for("numpy")
     expected = prepare(task.case.params, task, operator, implementation, backend)

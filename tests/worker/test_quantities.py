@@ -18,7 +18,7 @@ from opmark.runner.plan import settings_for
 from opmark.schema import MODES, Case, Measurement, Record, Settings, Task
 from opmark.schema.options import MeasureOptions
 from opmark.stats.measurement import cycles, summarize
-from opmark.worker.instruments import Instruments
+from opmark.worker.measure.instruments import Instruments
 from opmark.worker.preparation import prepare
 from opmark.worker.quantities import TaskMeasurement, quantities_for
 from opmark.worker.task_runner import TaskRunner
@@ -39,14 +39,14 @@ def make_task(name: str, shape: list[int], **asked: Any) -> Task:
 
 
 def measuring(task: Task, live: Backend | None = None, **changed: Any) -> TaskMeasurement:
-    """One task on its backend; `changed` is what the gear has in place of its own."""
+    """One task on its backend; `changed` is what the instruments has in place of its own."""
     info, op, params = backend(task.backend), operator(task.case.op), task.case.params
     live = live or info.load(threads=1)
-    gear = Instruments.of(info, live, live.sensors())
+    instruments = Instruments.of(info, live, live.sensors())
     for name, value in changed.items():
-        setattr(gear, name, value)
+        setattr(instruments, name, value)
     implementation = implementations(op, info)[0]
-    return TaskMeasurement(task, op, implementation, live, gear, prepare(params, task, op, implementation, live))
+    return TaskMeasurement(task, op, implementation, live, instruments, prepare(params, task, op, implementation, live))
 
 
 def keys(found: tuple[Measurement, ...]) -> Keys:
@@ -424,9 +424,9 @@ def test_cold_calls_take_turns_and_none_finds_its_data_where_it_left_it(quantity
     task = make_task("numpy-cpu", [4096], quantity=[quantity], cache=["cold"], sampling=sampling)
     op, live, implementation = operator("add"), Traced(), Implementation("numpy", build)
     prepared = prepare(task.case.params, task, op, implementation, live)
-    gear = Instruments.of(backend("numpy-cpu"), live, {})
-    gear.cache_bytes = CACHE
-    TaskMeasurement(task, op, implementation, live, gear, prepared).run()
+    instruments = Instruments.of(backend("numpy-cpu"), live, {})
+    instruments.cache_bytes = CACHE
+    TaskMeasurement(task, op, implementation, live, instruments, prepared).run()
     sets = len(set(called))
     assert sets == 7
     assert all(len(set(called[i : i + sets])) == sets for i in range(len(called) - sets))

@@ -14,7 +14,7 @@ from opmark.analysis.environment import Facts, differing, kind, software
 from opmark.errors import UserError
 from opmark.plugin.registry import backend as find_backend
 from opmark.runner.ab.origin import Origin, origins
-from opmark.runner.ab.revisions import as_it_is, import_folders, is_own_file
+from opmark.runner.ab.revisions import current_checkout, import_folders, is_own_file
 from opmark.runner.ab.sides import side_at
 from opmark.runner.git import commit_of, repository, revision_now
 from opmark.runner.guests.placement import why_missing
@@ -78,7 +78,7 @@ def baseline_side(
     root = _find_repository()
     now = plain
     if root is not None:
-        now = replace(plain, folders=import_folders(root, ops), checkout=as_it_is(root))
+        now = replace(plain, folders=import_folders(root, ops), checkout=current_checkout(root))
     try:
         known = origins(now, ops)
     except UserError as error:

@@ -15,7 +15,7 @@ from opmark.api.ab import measure_sides, refuse_ranks_of_others
 from opmark.api.requests import BisectRequest, keywords_of
 from opmark.errors import StoreError, UserError
 from opmark.runner.ab.origin import confirm_origin
-from opmark.runner.ab.revisions import Bisection, checkout_revision, make
+from opmark.runner.ab.revisions import Bisection, checkout_revision, run_make
 from opmark.runner.ab.sides import SideOptions, one_side, side_at, side_in
 from opmark.runner.git import Commit, commit_of, repository
 from opmark.runner.selection import select_cases
@@ -70,7 +70,7 @@ class _BisectWork:
         """Compare the commit that is checked out with the good one."""
         request, ops = self.request, [case.op for case in cases]
         if request.make:
-            make(request.make, self.tree)
+            run_make(request.make, self.tree)
         side = side_in(self.root, self.tree, commit, self.plain, ops)
         confirm_origin(side, ops)
         options = request if margin is None else replace_option(request, margin=margin)

@@ -1,4 +1,7 @@
-"""Expand the axes of a workload into cases: lists multiply, dotted keys zip. Errors name their place in the file."""
+"""Expand the axes of a workload into cases (lists multiply, dotted keys zip), and select a part of them.
+
+Errors name their place in the file.
+"""
 
 from __future__ import annotations
 
@@ -265,7 +268,7 @@ def _refuse_repeated_names(axes: list[Axis], place: _Place) -> None:
         seen.add(name)
 
 
-# Select a part of a workload by size, name, category or tag.
+# A part of a workload, selected by size, name, category or tag.
 
 _MOST_TAGS = 40
 
@@ -283,14 +286,14 @@ class WorkloadFilter:
     def __bool__(self) -> bool:
         return bool(self.names or self.categories or self.tags or self.sizes)
 
-    def of_sizes(self, workload: Workload) -> Workload:
+    def filter_workload(self, workload: Workload) -> Workload:
         """Return the workload without the entries that do not have these sizes."""
         if not self.sizes:
             return workload
         kept = [replace(entry, sizes=[s for s in entry.sizes if s in self.sizes]) for entry in workload.cases]
         return replace(workload, cases=[entry for entry in kept if entry.sizes])
 
-    def of_cases(self, cases: Sequence[Case], find: Callable[[str], Operator]) -> list[Case]:
+    def filter_cases(self, cases: Sequence[Case], find: Callable[[str], Operator]) -> list[Case]:
         return [case for case in cases if self._accepts(case, find)]
 
     def _accepts(self, case: Case, find: Callable[[str], Operator]) -> bool:
@@ -303,10 +306,10 @@ class WorkloadFilter:
     def _matches_name(self, op: str, name: str, find: Callable[[str], Operator]) -> bool:
         return any(fnmatchcase(known, name) for known in (op, *find(op).aliases))
 
-    def nothing(self, of: str, cases: Sequence[Case] = ()) -> UserError:
+    def empty_error(self, of: str, cases: Sequence[Case] = ()) -> UserError:
         """Return the error for a selection that is empty; `cases` is what it selected from."""
-        asked = (("op", self.names), ("category", self.categories), ("tag", self.tags), ("size", self.sizes))
-        listed = ", ".join(f"--{kind} {','.join(values)}" for kind, values in asked if values)
+        filters = (("op", self.names), ("category", self.categories), ("tag", self.tags), ("size", self.sizes))
+        listed = ", ".join(f"--{kind} {','.join(values)}" for kind, values in filters if values)
         tags = sorted({tag for case in cases for tag in case.tags})
         hint = "`--dry-run` without these options lists all cases"
         if self.sizes and not cases:

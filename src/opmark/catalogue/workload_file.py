@@ -1,4 +1,4 @@
-"""Read workload files, and the suites that ship with opmark."""
+"""Read and write workload files, and read the suites that ship with opmark."""
 
 from __future__ import annotations
 

@@ -2,4 +2,4 @@
 
 from opmark.schema.tensor import FLOATS, INTS
 
-_TORCH_DTYPES = frozenset({*FLOATS, *INTS, "bool", "float8_e4m3fn", "float8_e5m2"})
+TORCH_DTYPES = frozenset({*FLOATS, *INTS, "bool", "float8_e4m3fn", "float8_e5m2"})

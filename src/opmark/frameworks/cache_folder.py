@@ -1,7 +1,7 @@
-"""Folders for the caches of compilers: of this process alone, each new, gone when it is.
+"""New folders for the caches of compilers. They belong to one process, and are removed with it.
 
-A worker is ended by a signal that leaves it no time to clean up. So its folders lie in one that its parent has made for
-it, names in the environment, and removes. A process without such a parent removes its own at its end.
+A worker is ended by a signal that leaves it no time to clean up, so its folders are inside of one that its parent
+makes, names in the environment and removes. A process without such a parent removes its own at its end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def fresh() -> Path:
-    """A folder that nobody has used before, so that cold is cold."""
+    """A new folder, so that a first compilation finds no cache."""
     return Path(tempfile.mkdtemp(dir=os.environ.get("OPMARK_SCRATCH") or _own()))
 
 

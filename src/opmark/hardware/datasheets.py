@@ -1,4 +1,4 @@
-"""Find datasheets: those of the user, those that ship with opmark, and those of plug-ins."""
+"""Datasheets of chips: find, read and write them, and check the figures of foreign files against them."""
 
 from __future__ import annotations
 
@@ -146,20 +146,20 @@ def reconcile(chip: Peaks) -> tuple[Peaks, list[str]]:
     if sheet is None:
         return chip, []
     flops, notes = dict(chip.flops), dict(chip.notes)
-    said: dict[str, list[str]] = {}
-    for dtype, told in chip.flops.items():
+    changes: dict[str, list[str]] = {}
+    for dtype, figure in chip.flops.items():
         known = sheet.flops.get(dtype)
-        if known is None or abs(told - known) <= _SAME * known:
+        if known is None or abs(figure - known) <= _SAME * known:
             continue
-        flops[dtype] = min(told, known)
-        used = "the datasheet's is used" if told > known else "the file's is used"
-        rates = format_rate(told, "FLOP/s"), format_rate(known, "FLOP/s")
-        both = f"{rates[0]} in the file, {rates[1]} in the datasheet of {sheet.chip}"
+        flops[dtype] = min(figure, known)
+        used = "the datasheet's is used" if figure > known else "the file's is used"
+        in_file, in_sheet = format_rate(figure, "FLOP/s"), format_rate(known, "FLOP/s")
+        both = f"{in_file} in the file, {in_sheet} in the datasheet of {sheet.chip}"
         key = f"flops.{dtype}"
         notes[key] = "; ".join(filter(None, (notes.get(key), f"{both}: {used}")))
-        said.setdefault(f"{_describe_factor(told / known)}: {used}", []).append(dtype)
+        changes.setdefault(f"{_describe_factor(figure / known)}: {used}", []).append(dtype)
     aliases = [name for name in dict.fromkeys((*chip.aliases, *names(sheet))) if name != chip.chip]
-    lines = [f"{chip.chip}: {', '.join(types)} {text}" for text, types in said.items()]
+    lines = [f"{chip.chip}: {', '.join(types)} {text}" for text, types in changes.items()]
     return replace(chip, flops=flops, notes=notes, aliases=aliases), lines
 
 

@@ -1,4 +1,4 @@
-"""Facts about the host that may explain a number. They are the same for every backend."""
+"""Facts about the host that may explain a number, the same for every backend; and which devices it lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sensors of an NVIDIA GPU through NVML: clock, power, temperature, throttle reasons, energy."""
+"""Sensors of an NVIDIA GPU through NVML, and of the processor through the kernel: clock, power, energy, caches."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class CpuSensors:
         self._energy = _packages(rapl)
 
     @classmethod
-    def here(cls) -> CpuSensors | None:
+    def detect(cls) -> CpuSensors | None:
         sensors = cls()
         return sensors if sensors.read().clock is not None or sensors.energy() is not None else None
 

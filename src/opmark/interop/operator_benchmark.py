@@ -24,8 +24,6 @@ from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Entry, Imported, ImportProblem, Phase
 from opmark.schema.arguments import fill_placeholders, placeholders
 
-# Expands the configs of PyTorch's operator_benchmark to points.
-
 KINDS = ("config_list", "cross_product_configs", "random_sample_configs")
 MOST_POINTS = 1_000_000
 

@@ -11,8 +11,6 @@ from opmark.schema import Imported, ImportProblem, Peaks
 from opmark.schema.machine import MEMORY, Interconnect, Level
 from opmark.units import rate
 
-# The fields of a vendor_zoo file, each read once; fields that nothing reads are reported.
-
 EMPTY = ("", "-", "--", "/", "n/a", "na", "none", "null", "无", "未知", "tbd")
 """Texts that mean an empty field."""
 _PARTS = ("参数", "缓存", "内存")

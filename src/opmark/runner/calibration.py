@@ -1,4 +1,4 @@
-"""This machine's real peaks, from ordinary cases: what copies, triads and matrix products reach at best."""
+"""Measures the real peaks of this machine: what copies, triads and matrix products reach at best."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _LONGEST_PRODUCT = 1.0
 _VECTORS = {"copy": 2, "triad": 3}
 # Bytes that a call moves at least where a cache is measured, so that the call itself does not matter.
 _PER_CALL = 8 << 20
-# Of memory: so many times the last-level cache, so that nothing of it is found there again.
+# Vectors for memory are this many times the last-level cache, so that nothing of them is found there again.
 _BEYOND_CACHE = 8
 _LEAST_MEMORY = 256 << 20
-# For the cache of a device; one that holds less is not measured.
+# Bytes of vectors for the cache of a device; a smaller cache is not measured.
 _CACHED = 16 << 20
 
 
 @dataclass
 class Calibration:
-    """One backend's peaks in the making: it remembers every record and every environment."""
+    """Measures the peaks of one backend, and keeps every record and every environment."""
 
     info: BackendInfo
     threads: int
@@ -50,15 +50,15 @@ class Calibration:
         (launch,) = self._measure(
             [_launch()], quantities=("latency",) if on_cpu else ("latency", "host_time"), fresh=True
         )
-        levels = list(self._caches()) if on_cpu else []
+        levels = list(self._measure_caches()) if on_cpu else []
         vectors = self._measure(self._memory_cases(levels))
-        cache, memory = self._split(vectors)
+        cache, memory = self._split_levels(vectors)
         found = [*levels, *(level for level in (cache, memory) if level)]
         return Peaks(
             chip=chip(self.facts()),
             source=source,
-            flops=self._flops("cpu" if on_cpu else "device"),
-            levels=_plausible(found),
+            flops=self._measure_flops("cpu" if on_cpu else "device"),
+            levels=_drop_implausible(found),
             launch={m.quantity: summarize([m]).median for m in launch.measurements if _is_launch(m.quantity)},
             backend=self.info.name,
             threads=self.threads if on_cpu else None,
@@ -68,13 +68,13 @@ class Calibration:
         own = (e.facts for e in self.environments.values() if e.facts.get("backend") == self.info.name)
         return next(own, {})
 
-    def _caches(self) -> Iterator[Level]:
-        """One core at a time, in NumPy, which passes over the same data many times in one call."""
+    def _measure_caches(self) -> Iterator[Level]:
+        """Measure caches with one core, in NumPy, which passes over the same data many times in one call."""
         known = caches()
         cases = [_vector(op, level.nbytes // 2, many=True) for level in known for op in _VECTORS]
         records = self._measure(cases, backend="numpy-cpu", threads=1)
         for i, level in enumerate(known):
-            nbytes, instances = self._together(level)
+            nbytes, instances = self._total_cache(level)
             found = {op: instances * rate for op, rate in _bandwidths(records[2 * i : 2 * i + 2]).items()}
             if level.shared_by > 1 and self.threads > 1:  # one core does not fill a cache that several share
                 every = _bandwidths(self._measure([_vector(op, level.nbytes // 2) for op in _VECTORS]))
@@ -82,7 +82,7 @@ class Calibration:
             if found:
                 yield _level(f"L{level.level}", found, nbytes)
 
-    def _together(self, cache: CacheLevel) -> tuple[int, int]:
+    def _total_cache(self, cache: CacheLevel) -> tuple[int, int]:
         """(bytes, caches) that all threads have together, where each core has such a cache of its own."""
         instances = max(1, self.threads // cache.shared_by)
         return instances * cache.nbytes, instances
@@ -94,21 +94,21 @@ class Calibration:
         small = [] if self.info.device == "cpu" else [_vector(op, _CACHED) for op in _VECTORS]
         return [*small, *(_vector(op, beyond if levels else 2 << 30) for op in _VECTORS)]
 
-    def _split(self, vectors: Sequence[Record]) -> tuple[Level | None, Level | None]:
+    def _split_levels(self, vectors: Sequence[Record]) -> tuple[Level | None, Level | None]:
         on_device = self.info.device != "cpu"
         small, large = (_bandwidths(vectors[:2]), _bandwidths(vectors[2:])) if on_device else ({}, _bandwidths(vectors))
         size = self.facts().get("gpu_l2")
         cache = _level("L2", small, int(size)) if small and size and int(size) >= _CACHED else None
         return cache, _level(MEMORY, large, None) if large else None
 
-    def _flops(self, kind: str) -> dict[str, float]:
+    def _measure_flops(self, kind: str) -> dict[str, float]:
         best: dict[str, float] = {}
         dtypes: Iterable[str] = [dtype for dtype in DTYPES if dtype in self.info.dtypes]
         for size in _PRODUCTS[kind]:
             records = self._measure([_product(size, dtype) for dtype in dtypes])
             soon = []
             for record in records:
-                seconds = _best(record)
+                seconds = _fastest_seconds(record)
                 dtype = record.task.case.params["dtype"]
                 if seconds is not None and record.cost and record.cost.flops:
                     best[dtype] = max(best.get(dtype, 0.0), record.cost.flops / seconds)
@@ -177,7 +177,7 @@ def _vector(op: str, nbytes: int, *, many: bool = False) -> Case:
 def _bandwidths(records: Sequence[Record]) -> dict[str, float]:
     found = {}
     for record in records:
-        seconds = _best(record)
+        seconds = _fastest_seconds(record)
         if seconds and record.cost:
             found[record.task.case.op] = record.cost.bytes_moved / seconds
     return found
@@ -187,8 +187,8 @@ def _level(name: str, by: dict[str, float], nbytes: int | None) -> Level:
     return Level(name, max(by.values()), nbytes, by)
 
 
-def _plausible(levels: Sequence[Level]) -> list[Level]:
-    """Without what a smaller cache seems to do worse than a larger one: there, the calls themselves were the limit."""
+def _drop_implausible(levels: Sequence[Level]) -> list[Level]:
+    """The levels without bandwidths below those of a larger level: there, the calls themselves were the limit."""
     kept: list[Level] = []
     for level in reversed(levels):
         by = {op: rate for op, rate in level.by.items() if all(rate >= far.by.get(op, 0.0) for far in kept)}
@@ -197,7 +197,7 @@ def _plausible(levels: Sequence[Level]) -> list[Level]:
     return kept[::-1]
 
 
-def _best(record: Record) -> float | None:
-    """The fastest sample: a peak is what was reached, not what is usual."""
+def _fastest_seconds(record: Record) -> float | None:
+    """Seconds of the fastest sample: a peak is the best that was reached."""
     measurement = record.measurement()
     return summarize([measurement]).fastest if measurement else None

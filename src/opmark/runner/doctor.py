@@ -1,4 +1,5 @@
-"""Is this machine fit to measure on? What it has, what runs, what would disturb, and which instructions trap."""
+"""Examines whether this machine is fit to measure on: disturbances, backends, sensors, trapped instructions, and how
+often identical code is called different (`self_test`)."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ from opmark.schema.record import utc_now
 from opmark.stats import noise, relative_deviation
 from opmark.stats.verdict import ALPHA, compare_pairs, rank_sum_p
 from opmark.units import seconds
-from opmark.worker.instruments import READ
 from opmark.worker.measure.clock import host_timers
+from opmark.worker.measure.instruments import READ
 
 # Steps of the clock that are coarse enough to matter for calls of a microsecond.
 _COARSE = 1e-6
@@ -56,11 +57,11 @@ def _sensors(available: list[Availability]) -> list[DiagnosisItem]:
     """Findings about devices whose clock cannot be read, so that opmark cannot say that it moved."""
     found = []
     for backend in available:
-        told = backend.facts.get("sensors")
-        if "gpu" in backend.facts and told is not None:
-            seen = "clock, power and temperature are read" if told == READ else told
+        state = backend.facts.get("sensors")
+        if "gpu" in backend.facts and state is not None:
+            description = "clock, power and temperature are read" if state == READ else state
             found.append(
-                DiagnosisItem(f"sensors of {backend.name}", told == READ, seen, "pip install 'opmark[nvidia]'")
+                DiagnosisItem(f"sensors of {backend.name}", state == READ, description, "pip install 'opmark[nvidia]'")
             )
     return found
 
@@ -98,7 +99,7 @@ def _trial() -> Task:
     return Task(Case.of("matmul", params, "forward"), "torch-cpu", "torch", settings)
 
 
-# A/A: identical code against itself on this machine. What it calls a difference is a false alarm, by construction.
+# A/A: identical code against itself on this machine. Every difference that is found is a false alarm.
 
 PROCESSES = 10
 # From calls of a microsecond to some of milliseconds, limited by launches, by memory and by arithmetic.
@@ -112,7 +113,7 @@ _CASES: tuple[tuple[str, dict[str, object]], ...] = (
 )
 # Samples of a process that the naive test looks at.
 _POOLED = 100
-# Pairs up to which every way to name them is tried; of more, as many ways by chance.
+# Up to this number of pairs all labelings are tried; for more pairs, as many random ones.
 _ALL_WAYS = 8
 
 
@@ -161,8 +162,8 @@ def _floor(case: Case, found: Sequence[Measurement], labelings: Sequence[tuple[b
     for flips in labelings:
         a = [couple[flip] for couple, flip in zip(couples, flips, strict=True)]
         b = [couple[not flip] for couple, flip in zip(couples, flips, strict=True)]
-        said = compare_pairs([medians[i] for i in a], [medians[i] for i in b]).verdict
-        verdicts += said in ("faster", "slower")
+        verdict = compare_pairs([medians[i] for i in a], [medians[i] for i in b]).verdict
+        verdicts += verdict in ("faster", "slower")
         pooled = ([s for i in side for s in found[i].samples[:_POOLED]] for side in (a, b))
         naive += rank_sum_p(*pooled) < ALPHA
     return Floor(

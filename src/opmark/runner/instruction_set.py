@@ -1,4 +1,4 @@
-"""Instructions that a processor advertises and the machine does not allow.
+"""Limits for instructions that a processor advertises and the machine does not allow.
 
 A virtual machine may pass on the flags of its host (AMX, for instance) and trap the instructions. oneDNN then dies of
 SIGILL in the first bfloat16 product. A limit on the instruction set avoids it. The supervisor looks for the mildest
@@ -39,31 +39,31 @@ def limit_for(info: BackendInfo) -> str | None:
 
 def recall(backend: str) -> str | None:
     """The limit that this backend needed on this machine before; None if it needed none."""
-    return _remembered().get(_machine(backend))
+    return _read_notes().get(_note_key(backend))
 
 
 def remember(backend: str, limit: str | None) -> None:
     """Keep the limit that a backend needs; None where it needs none any more."""
-    notes = {**_remembered(), _machine(backend): limit}
-    path = _path()
+    notes = {**_read_notes(), _note_key(backend): limit}
+    path = _notes_path()
     with suppress(OSError):  # where no note can be kept, the limit is found again next time
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({key: value for key, value in notes.items() if value}, indent=1))
 
 
-def _remembered() -> dict[str, str]:
+def _read_notes() -> dict[str, str]:
     try:
-        notes = json.loads(_path().read_text())
+        notes = json.loads(_notes_path().read_text())
     except (OSError, ValueError):
         return {}  # a lost note is found again by the next SIGILL
     return notes if isinstance(notes, dict) else {}
 
 
-def _path() -> Path:
+def _notes_path() -> Path:
     return platformdirs.user_cache_path("opmark") / "instruction_limits.json"
 
 
-def _machine(backend: str) -> str:
+def _note_key(backend: str) -> str:
     try:
         torch = version("torch")
     except PackageNotFoundError:

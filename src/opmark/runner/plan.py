@@ -1,4 +1,4 @@
-"""Cases x implementations x backends x settings -> tasks; what cannot run -> records that say why."""
+"""Plans a run: tasks from cases, implementations, backends and settings, and skipped records for what cannot run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace as replace_fields
-from msgspec.structs import replace as structs_replace
 
 from opmark.errors import InvalidParameter, UserError
 from opmark.hardware.host import affinity
@@ -38,11 +37,11 @@ from opmark.units import count_noun
 @dataclass(frozen=True)
 class Plan:
     tasks: tuple[Task, ...]
-    """Ordered so that each worker is started once a round; every round has every case in fresh processes."""
+    """Tasks in rounds: each worker is started once per round, and every round has every case in fresh processes."""
     skipped: tuple[Record, ...]
-    """What cannot run, with its reason; an operator that is itself broken is an `error` among them."""
+    """Records of tasks that cannot run, with the reason. An operator that is itself broken gives an `error`."""
     problems: tuple[ImportProblem, ...] = ()
-    """What of a foreign file is not in here."""
+    """Parts of a foreign file that could not be imported."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -52,7 +51,7 @@ class Plan:
         return content_id(sorted(ids))
 
     def groups(self) -> Iterator[TaskGroup]:
-        for (_, backend, threads, ranks), tasks in groupby(self.tasks, key=_worker):
+        for (_, backend, threads, ranks), tasks in groupby(self.tasks, key=_worker_key):
             yield TaskGroup(backend, threads, ranks, list(tasks))
 
     def without(self, done: set[str]) -> Plan:
@@ -63,18 +62,13 @@ class Plan:
         )
 
 
-def _shared(settings: Settings, ranks: int) -> Settings:
-    """Each rank has its part of the cores."""
-    return replace_fields(settings, threads=max(1, settings.threads // ranks)) if ranks else settings
-
-
 class TaskGroup(NamedTuple):
-    """What one worker process does, or the ranks of one world."""
+    """Tasks that one worker process, or one group of ranks, does one after the other."""
 
     backend: str
     threads: int
     ranks: int
-    """0: a worker of its own."""
+    """0 where a single worker does the tasks."""
     tasks: list[Task]
 
 
@@ -86,8 +80,10 @@ def make_plan(
     by_device: bool = False,
     divided: bool = False,
 ) -> Plan:
-    """`by_device`: nobody asked for a number of processes, and a device, or several ranks, need fewer than a CPU.
-    `divided`: nobody asked for threads, so that the ranks of a host share its cores.
+    """Make the tasks of all cases on all backends, in the order in which they run.
+
+    `by_device`: use fewer processes on a device and for several ranks than on a CPU. `divided`: let the ranks of a host
+    share its threads.
     """
     tasks, skipped = [], []
     for name in dict.fromkeys(backends):
@@ -101,31 +97,34 @@ def make_plan(
                 ranks = rank_count(case)
                 if by_device and ranks and few:
                     continue
-                for planned in _planned(case, info, _shared(setting, ranks) if divided else setting, missing):
+                own = setting
+                if divided and ranks:
+                    own = replace_fields(setting, threads=max(1, setting.threads // ranks))
+                for planned in _plan_case(case, info, own, missing):
                     if isinstance(planned, Record):
                         skipped.append(planned)
                     else:
                         tasks.append(planned)
     if not tasks:
         raise _nothing_to_run(skipped)
-    # Round by round: what drifts meanwhile hits all cases alike. A world of ranks is started once for all its cases.
+    # Round by round: a drift of the machine hits all cases alike. A group of ranks is started once for all its cases.
     place = {name: i for i, name in enumerate(dict.fromkeys(task.backend for task in tasks))}
     tasks.sort(key=lambda task: (task.settings.process, place[task.backend], rank_count(task.case)))
-    # What cannot run cannot run in any process: once is enough.
+    # A task that cannot run is recorded once, not once per process.
     return Plan(tuple(tasks), tuple(record for record in skipped if record.task.settings.process == 0))
 
 
 def rank_count(case: Case) -> int:
-    """Ranks that it takes; 0 where one worker does it."""
+    """Number of ranks that a case takes; 0 where a single worker does it."""
     return find_operator(case.op).processes(case.params)
 
 
-def _worker(task: Task) -> tuple[int, str, int, int]:
+def _worker_key(task: Task) -> tuple[int, str, int, int]:
     return task.settings.process, task.backend, task.settings.threads, rank_count(task.case)
 
 
-def _planned(case: Case, info: BackendInfo, settings: Settings, missing: str | None) -> Iterator[Task | Record]:
-    """A task for each implementation, or the record of why there is none."""
+def _plan_case(case: Case, info: BackendInfo, settings: Settings, missing: str | None) -> Iterator[Task | Record]:
+    """Yield a task for each implementation, or a record of why it cannot run."""
     operator = find_operator(case.op)
     found = implementations(operator, info)
     if not found:
@@ -135,7 +134,7 @@ def _planned(case: Case, info: BackendInfo, settings: Settings, missing: str | N
         task = Task(case, info.name, implementation.label, settings)
         try:
             lack = info.lacks.get(operator.name) if implementation.framework == info.framework else None
-            reason = missing or lack or _why_not(case, operator, info) or ""
+            reason = missing or lack or _why_unsupported(case, operator, info) or ""
         except Exception as error:  # noqa: BLE001 - the functions of a stranger's operator may raise anything
             broken = f"operator `{operator.name}` is broken: {type(error).__name__}: {error}"
             yield Record(task, "error", broken)
@@ -143,7 +142,7 @@ def _planned(case: Case, info: BackendInfo, settings: Settings, missing: str | N
             yield Record(task, "skipped", reason) if reason else task
 
 
-def _why_not(case: Case, operator: Operator, info: BackendInfo) -> str | None:
+def _why_unsupported(case: Case, operator: Operator, info: BackendInfo) -> str | None:
     if operator.device_only and info.device == "cpu":
         return f"{info.name} computes in the memory of the host: there is no device to move data to or from"
     if operator.ranks and info.compiles:
@@ -159,7 +158,7 @@ def _why_not(case: Case, operator: Operator, info: BackendInfo) -> str | None:
 
 
 def _nothing_to_run(skipped: Sequence[Record]) -> UserError:
-    """Asking only for what cannot be had is a mistake, not a run of skipped records."""
+    """The error for a plan without any task: that is a mistake, not a run of skipped records."""
     reasons = dict.fromkeys(record.reason for record in skipped)
     listed = "; ".join(list(reasons)[:3]) + ("; ..." if len(reasons) > 3 else "")
     return UserError(
@@ -168,14 +167,12 @@ def _nothing_to_run(skipped: Sequence[Record]) -> UserError:
     )
 
 
-# From measuring options to the settings of tasks.
-
 _SAMPLING = ("rel_ci", "min_time", "max_time", "min_samples", "warmup", "samples")
 """Options that replace the field of the same name in the sampling of the effort."""
 
 
 def settings_for(options: MeasureOptions) -> list[Settings]:
-    """One for each process and each number of threads."""
+    """The settings of a task for each process and each number of threads."""
     mode, timer, quantities = options.mode, options.timer, split_names(options.quantity)
     if mode and (quantities or timer):
         what = "--quantity" if quantities else "--timer"
@@ -193,28 +190,27 @@ def settings_for(options: MeasureOptions) -> list[Settings]:
     )  # fmt: skip
     rounds = PROCESSES[options.effort] if options.processes is None else options.processes
     counts = list(dict.fromkeys(as_list(options.threads))) or [default_threads()]
-    return [structs_replace(base, threads=count, process=process) for process in range(rounds) for count in counts]
+    return [replace_fields(base, threads=count, process=process) for process in range(rounds) for count in counts]
 
 
 def default_threads() -> int:
-    """As many as the environment says, in the words that math libraries know, or else one per core."""
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    return int(told) if told.isdecimal() and 1 <= int(told) <= MOST_THREADS else len(affinity())
+    """OMP_NUM_THREADS where it is set, else one thread per core."""
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    return int(setting) if setting.isdecimal() and 1 <= int(setting) <= MOST_THREADS else len(affinity())
 
 
 def _sampling(options: MeasureOptions) -> Sampling:
-    """The sampling of the effort, with what was asked for in its place."""
-    asked = {name: getattr(options, name) for name in _SAMPLING}
-    given = {name: value for name, value in asked.items() if value is not None}
-    if "samples" in given and given.keys() & {"rel_ci", "min_time", "max_time", "min_samples"}:
+    """The sampling of the effort, with the fields that the options replace."""
+    chosen = {name: value for name in _SAMPLING if (value := getattr(options, name)) is not None}
+    if "samples" in chosen and chosen.keys() & {"rel_ci", "min_time", "max_time", "min_samples"}:
         raise InvalidParameter("a fixed number of samples leaves nothing to stop earlier", "leave --samples out")
-    found = structs_replace(EFFORTS[options.effort], **given)
+    found = replace_fields(EFFORTS[options.effort], **chosen)
     if found.min_time <= found.max_time:
         return found
-    if "min_time" in given and "max_time" in given:
+    if "min_time" in chosen and "max_time" in chosen:
         raise InvalidParameter(
             f"min_time {found.min_time:g} s is longer than max_time {found.max_time:g} s", "leave one of them out"
         )
-    # Who asks for a long minimum gets it, and who asks for a short budget has it kept.
-    least = found.min_time if "min_time" in given else found.max_time
-    return structs_replace(found, min_time=least, max_time=least)
+    # The one of the two that was chosen wins.
+    least = found.min_time if "min_time" in chosen else found.max_time
+    return replace_fields(found, min_time=least, max_time=least)

@@ -1,4 +1,4 @@
-"""Finds out which backends can run here, each in a process of its own: an import that crashes is an answer too."""
+"""Finds out in child processes which backends can run here and which callables exist: an import may crash."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _TIMEOUT = 120.0
 def probe(infos: Iterable[BackendInfo] | None = None) -> list[Availability]:
     chosen = list(backends().values() if infos is None else infos)
     with ThreadPoolExecutor(max_workers=2) as pool:
-        return list(pool.map(_ask, chosen))
+        return list(pool.map(_probe_backend, chosen))
 
 
-def _ask(info: BackendInfo) -> Availability:
+def _probe_backend(info: BackendInfo) -> Availability:
     missing = why_missing(info) or why_no_device(info.device)
     if missing:
         return Availability(info.name, info.summary, missing)
@@ -38,22 +38,19 @@ def _ask(info: BackendInfo) -> Availability:
     return Availability(info.name, info.summary, hello.unavailable, hello.environment.facts)
 
 
-# Finds out in a child process whether callables exist, since only their framework can tell.
-
-
 def missing_callables(names: Iterable[str]) -> dict[str, str]:
     """The callables that cannot be imported, with the reason. Operators of the catalogue and patterns are left out."""
     dotted = (name for name in set(names) if set(name) & set(".:") and not set(name) & set("*?["))
-    asked = sorted(name for name in dotted if find_operator(name).category == "callable")
-    if not asked:
+    callables = sorted(name for name in dotted if find_operator(name).category == "callable")
+    if not callables:
         return {}
     command = [sys.executable, "-m", "opmark.runner.probe"]
     done = subprocess.run(
-        command, input=json.dumps(asked), capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        command, input=json.dumps(callables), capture_output=True, text=True, timeout=_TIMEOUT, check=False
     )
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        return dict.fromkeys(asked, f"nobody could tell whether it exists: {last[0]}")
+        return dict.fromkeys(callables, f"nobody could tell whether it exists: {last[0]}")
     found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return found
 

@@ -1,4 +1,4 @@
-"""One run from its plan to its last record: workers take turns, and every record is stored as soon as it is made."""
+"""Runs a plan from its first worker to its last record. Every record is stored as soon as it is made."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _OWN_PROGRAMS = ("opmark", "opmark.exe", "__main__.py")
 def run_plan(
     plan: Plan, options: WorkerOptions, launcher: RankLauncher | None = None, *, fresh: bool = True
 ) -> Iterator[Record]:
-    """The records of a plan as they come; skipped tasks come last.
+    """Yield the records of a plan as they come; skipped tasks come last.
 
-    Raise UserError where no backend can run at all, since asking only for what cannot be had is a mistake. The rest of
-    a run that has records already, which is not `fresh`, is skipped instead.
+    Raise UserError where no backend can run at all: that is a mistake of the user. For a run that has records already,
+    which is not `fresh`, the tasks are skipped instead.
     """
     options = replace(options, say=_SayOnce(options.say))
     unavailable: dict[tuple[str, str], list[Task]] = {}
     rounds = groupby(plan.groups(), key=lambda group: group.tasks[0].settings.process)
     for number, (_, groups) in enumerate(rounds):
-        # Every second round runs backwards, so that what drifts evenly hits all backends alike.
+        # Every second round runs backwards, so that an even drift hits all backends alike.
         ordered = list(groups)[:: -1 if number % 2 else 1]
         for group, worker, hello in start_workers([(group, None) for group in ordered], options, launcher):
             if isinstance(hello, Hello) and hello.unavailable:
@@ -66,7 +66,7 @@ def run_plan(
 
 
 def run_group(group: TaskGroup, worker: Supervisor | RankGroup, hello: Hello | WorkerDied) -> Iterator[Record]:
-    """One record for each task of a group, whatever became of its worker."""
+    """Yield one record for each task of a group, whatever becomes of its worker."""
     for task in group.tasks:
         if isinstance(hello, WorkerDied):
             reason = f"{group.backend} cannot start: {hello.reason}"
@@ -84,7 +84,7 @@ Job = tuple[TaskGroup, Side | None]
 def start_workers(
     jobs: Sequence[Job], options: WorkerOptions, launcher: RankLauncher | None = None
 ) -> Iterator[tuple[TaskGroup, Supervisor | RankGroup, Hello | WorkerDied]]:
-    """The workers of one round, one after the other, each with its hello; a worker ends when the next one's turn comes.
+    """Yield the workers of one round, each with its hello; a worker ends when the next one is asked for.
 
     Workers of one round on the CPU start together, and all of them have started before the first one measures:
     importing frameworks takes seconds and would disturb it. Workers of a device start one at a time.
@@ -130,11 +130,11 @@ class _SayOnce:
 
     def __init__(self, say: Say) -> None:
         self._say = say
-        self._said: set[str] = set()
+        self._messages: set[str] = set()
 
     def __call__(self, message: str) -> None:
-        if message not in self._said:
-            self._said.add(message)
+        if message not in self._messages:
+            self._messages.add(message)
             self._say(message)
 
 
@@ -170,13 +170,13 @@ def new_run(plan: Plan, label: str) -> Run:
         plan=plan.id,
         tasks=len(plan.tasks) + len(plan.skipped),
         label=label,
-        command=_command(sys.argv),
+        command=_format_command(sys.argv),
         version=VERSION,
         revision=revision_now(),
     )
 
 
-def _command(argv: Sequence[str]) -> str:
+def _format_command(argv: Sequence[str]) -> str:
     """The command as it was typed, without secrets and without the place where opmark is installed."""
     program = "opmark" if Path(argv[0]).name in _OWN_PROGRAMS else argv[0]
     return shlex.join(without_secrets([program, *argv[1:]])).encode(errors="backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""Keeps one worker alive across tasks: replaces one that died, and limits instructions that are not allowed."""
+"""Supervises one worker across tasks: starts it, replaces it when it dies, and limits the instructions that it uses."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Keep = Callable[[Environment], None]
 
 
 class WorkerPool:
-    """Workers that are started while their parent still reads what there is to do: frameworks are slow to import."""
+    """Workers that are started while the parent still plans the run: frameworks are slow to import."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, int, str | None], WorkerProcess] = {}
 
     def prestart(self, backend: str, threads: int) -> None:
-        """Start a worker now. If its interpreter is broken, whoever needs the worker will be told."""
+        """Start a worker now. A broken interpreter is only reported when the worker is needed."""
         info = find_backend(backend)
         limit = instruction_set.limit_for(info)
         with suppress(UserError):
@@ -39,7 +39,7 @@ class WorkerPool:
                 self._waiting[backend, threads, limit] = WorkerProcess(info, threads, instruction_set.environ(limit))
 
     def take(self, info: BackendInfo, threads: int, limit: str | None, side: Side | None) -> WorkerProcess:
-        """The worker that waits, if one was started for exactly this; else a new one."""
+        """The waiting worker that was started for exactly this, or a new one."""
         waiting = self._waiting.pop((info.name, threads, limit), None) if side is None else None
         return waiting or WorkerProcess(info, threads, instruction_set.environ(limit), side)
 
@@ -66,7 +66,7 @@ class WorkerOptions:
 
 
 class Supervisor:
-    """Keeps the worker of one backend with one number of threads."""
+    """Runs the tasks of one backend with one number of threads in a worker process."""
 
     def __init__(self, info: BackendInfo, threads: int, options: WorkerOptions, side: Side | None = None) -> None:
         self._info = info

@@ -1,4 +1,4 @@
-"""The parent's end of a worker process: start it, give it tasks, survive whatever becomes of it."""
+"""The parent's end of a worker process: starts it, gives it tasks, and reports how it died."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOG_TAIL = 2000
 SCRATCH = "OPMARK_SCRATCH"
 """Names a folder that a worker may fill: a worker is ended without notice, and its parent removes the folder."""
 _POLL_INTERVAL = 0.5
-"""Seconds between two looks whether a silent worker is alive."""
+"""Seconds between two checks whether a silent worker is alive."""
 
 
 class WorkerDied(Exception):
@@ -165,15 +165,15 @@ class WorkerProcess:
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - _LOG_TAIL))
         lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
-        said = f"; it said: {lines[-1].strip()}" if lines else ""
+        last_words = f"; it said: {lines[-1].strip()}" if lines else ""
         if code >= 0:
-            return WorkerDied("error", f"its process ended with exit code {code} while {doing}{said}")
+            return WorkerDied("error", f"its process ended with exit code {code} while {doing}{last_words}")
         name = signal.Signals(-code).name
         if -code == signal.SIGKILL:
             return WorkerDied("oom", f"its process was killed ({name}) while {doing}, most likely for want of memory")
         text = signal.strsignal(-code) or "unknown signal"
         return WorkerDied(
-            "error", f"its process died of {name} ({text}) while {doing}{said}", illegal=-code == signal.SIGILL
+            "error", f"its process died of {name} ({text}) while {doing}{last_words}", illegal=-code == signal.SIGILL
         )
 
 

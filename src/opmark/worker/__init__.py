@@ -1,0 +1,1 @@
+"""Runs in a worker process: prepares a task, verifies it, measures it and makes its record."""

@@ -1,6 +1,6 @@
-"""The worker process: commands in on stdin, replies out on a pipe of its own, one JSON line each.
+"""The worker process. It reads commands from standard input and writes replies to a pipe, one JSON line each.
 
-Standard output and standard error belong to whatever the framework prints; the parent keeps them for its reasons.
+Standard output and standard error are left to the framework; the parent keeps them to explain a death.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from opmark.plugin.registry import backend as find_backend
 from opmark.schema import Environment
 from opmark.schema.messages import Hello, Reply, decode_command, encode
 from opmark.version import VERSION
-from opmark.worker.instruments import sensors_of
-from opmark.worker.parent_death import die_with_parent
-from opmark.worker.side import apply_side, facts_of_side
+from opmark.worker.measure.instruments import sensors_of
+from opmark.worker.process_setup import apply_side, die_with_parent, facts_of_side
 from opmark.worker.task_runner import TaskRunner
 
 # Variables that change what a framework computes with, so that they belong to the record.
@@ -43,7 +42,7 @@ def main(backend_name: str, threads: int, pipe: int, role: str = "") -> None:
         if hello.unavailable:
             send(hello)
             return
-        # Made before the hello: what it takes would disturb whoever measures after that.
+        # Made before the hello, after which other workers may measure: making it would disturb them.
         if role == "rank":
             from opmark.worker.ranks.main import RankTaskRunner
 
@@ -66,7 +65,7 @@ def set_up_process(pipe: int) -> None:
 
 
 def open_backend(backend_name: str, threads: int) -> tuple[BackendInfo, Backend, Sensors | None, Hello]:
-    """Import the framework of a backend, and say in which environment it runs."""
+    """Import the framework of a backend, and describe the environment that it runs in."""
     info = find_backend(backend_name)
     backend = info.load(threads)
     reason = backend.why_unavailable()

@@ -1,4 +1,4 @@
-"""Inputs and a launch for one task, on its backend."""
+"""Makes the inputs and the launch of one task on its backend."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def prepare(
     backend: Backend,
     variant: int = 0,
 ) -> PreparedLaunch:
-    """New inputs, and a launch over them. `variant`: other data of the same kind."""
+    """Make new inputs, and a launch over them. `variant` chooses other data of the same kind."""
     inputs = make_inputs(params, task, operator, backend, variant)
     return bind(params, task, operator, implementation, backend, inputs, variant)
 
@@ -43,8 +43,11 @@ def prepare(
 def make_inputs(
     params: Params, task: Task, operator: Operator, backend: Backend, variant: int = 0, rank: int = 0
 ) -> dict[str, Any]:
-    """The tensors that go in, the same ones for the same arguments: any rank can tell what another one brings along."""
-    return {name: backend.tensor(spec, seed) for name, spec, seed in _specs(params, task, operator, variant, rank)}
+    """Make the input tensors. The same arguments give the same data, so that any rank can compute the inputs of
+    another one."""
+    return {
+        name: backend.tensor(spec, seed) for name, spec, seed in _seeded_inputs(params, task, operator, variant, rank)
+    }
 
 
 def bind(
@@ -56,7 +59,7 @@ def bind(
     inputs: dict[str, Any],
     variant: int = 0,
 ) -> PreparedLaunch:
-    """A launch over inputs that exist already."""
+    """Make a launch over inputs that exist already."""
     with backend.placing():
         built = implementation.build(params, **backend.operands(implementation.framework, inputs))
         launch = backend.compile(built, inputs)
@@ -65,36 +68,38 @@ def bind(
         return PreparedLaunch(
             inputs, launch, reads=reads, called=called, compilation=getattr(launch, "compilation", None)
         )
-    wanted = _wanted(params, task, operator, launch, inputs)
+    leaves = _gradient_tensors(params, task, operator, launch, inputs)
     start = _seed(task, variant) + len(inputs)
     whole = getattr(launch, "flat", launch)
     both = task.case.phase == "both"
-    backward, seeds = backend.backward(whole, wanted, start, forward=both, some=operator.foreign)
+    backward, seeds = backend.backward(whole, leaves, start, forward=both, some=operator.foreign)
     compilation = getattr(backward, "compilation", None) or getattr(launch, "compilation", None)
     return PreparedLaunch(inputs, backward, seeds, reads, called, compilation)
 
 
-def _wanted(params: Params, task: Task, operator: Operator, launch: Launch, inputs: dict[str, Any]) -> list[Any]:
-    """The tensors whose gradients are computed: for a foreign call all that can have one, if nobody says which."""
+def _gradient_tensors(
+    params: Params, task: Task, operator: Operator, launch: Launch, inputs: dict[str, Any]
+) -> list[Any]:
+    """The tensors whose gradients are computed: for a foreign call all that can have one, if the case names none."""
     if operator.foreign and not task.case.wrt:
         if not hasattr(launch, "leaves"):
             raise Unsupported("a callable of this framework has no backward phase here")
-        found = list(launch.leaves)
-        if not found:
+        leaves = list(launch.leaves)
+        if not leaves:
             raise Unsupported("nothing that goes in has a gradient")
-        return found
-    return [inputs[name] for name in wanted_gradients(task, operator, params)]
+        return leaves
+    return [inputs[name] for name in gradient_names(task, operator, params)]
 
 
 def refill(
     params: Params, task: Task, operator: Operator, backend: Backend, prepared: PreparedLaunch, variant: int
 ) -> None:
     """Put other data into the same tensors, one after the other, so that it takes the memory of one of them."""
-    for name, spec, seed in _specs(params, task, operator, variant):
+    for name, spec, seed in _seeded_inputs(params, task, operator, variant):
         backend.copy_into(prepared.inputs[name], backend.tensor(spec, seed))
 
 
-def _specs(
+def _seeded_inputs(
     params: Params, task: Task, operator: Operator, variant: int, rank: int = 0
 ) -> Iterator[tuple[str, TensorSpec, int]]:
     for i, (name, spec) in enumerate(operator.inputs(params).items()):
@@ -106,7 +111,7 @@ def _seed(task: Task, variant: int, rank: int = 0) -> int:
     return 1000 * task.settings.seed + 100 * variant + _RANK_SEEDS * rank
 
 
-def wanted_gradients(task: Task, operator: Operator, params: Params) -> tuple[str, ...]:
+def gradient_names(task: Task, operator: Operator, params: Params) -> tuple[str, ...]:
     """Names of the inputs whose gradients are computed. `params`: those of the case, or the smaller ones that it is
     verified with."""
     return task.case.wrt or operator.gradients_of(params)

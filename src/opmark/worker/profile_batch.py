@@ -1,6 +1,7 @@
 """The program that a profiler runs: tasks, each in a range of its own. It measures nothing.
 
-`python -m opmark.worker.profile_batch TASKS.json [--warmup 5] [--iterations 1] [--trace FILE] [--done FILE] [--parent PID]`
+`python -m opmark.worker.profile_batch TASKS.json [--warmup 5] [--iterations 1] [--trace FILE] [--done FILE]
+[--parent PID]`
 """
 
 from __future__ import annotations
@@ -23,15 +24,13 @@ from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Task
 from opmark.schema.messages import ProfileBatch, ProfileTask, ProfileTaskResult
-from opmark.worker.parent_death import die_with
 from opmark.worker.preparation import PreparedLaunch, prepare, refuse_if_too_large
+from opmark.worker.process_setup import die_with
 from opmark.worker.task_runner import find_implementation, reason_of
-
-# Chrome traces: ranges by the host's clock, where a framework tells no more, and names for people.
 
 
 class HostTrace:
-    """A trace that is written when it ends, to be opened in Perfetto like any other."""
+    """A Chrome trace by the host's clock, for frameworks without a profiler. It is written when it ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -56,7 +55,7 @@ class HostTrace:
 
 
 def name_ranges(path: Path, labels: Mapping[str, str]) -> None:
-    """Replace the plain words in a trace by names for people; the words are kept beside them."""
+    """Replace the names of ranges in a trace by readable labels; the original names stay as arguments."""
     trace = msgspec.json.decode(path.read_bytes())
     for event in trace["traceEvents"]:
         name = event.get("name")
@@ -97,24 +96,24 @@ class ProfileProgram:
         return self._backend.usable()
 
     def _launch_in_range(self, item: ProfileTask) -> None:
-        launch = self._prepared(item.task).launch
+        launch = self._prepare(item.task).launch
         for _ in range(self._warmup):
             launch()
         self._backend.synchronize()
-        with self._annotated(item.range):
+        with self._annotate(item.range):
             for _ in range(self._iterations):
                 with self._host.span(item.task.implementation, "cpu_op") if self._host else nullcontext():
                     launch()
             self._backend.synchronize()
 
-    def _annotated(self, name: str) -> AbstractContextManager[Any]:
+    def _annotate(self, name: str) -> AbstractContextManager[Any]:
         if self._host:
             return self._host.span(name, "user_annotation")
         marks = getattr(self._backend, "annotated", None)
         opened: AbstractContextManager[Any] = marks(name) if marks else nullcontext()
         return opened
 
-    def _prepared(self, task: Task) -> PreparedLaunch:
+    def _prepare(self, task: Task) -> PreparedLaunch:
         """The launch as the worker prepares it for measuring."""
         operator, params = find_operator(task.case.op), task.case.params
         implementation = find_implementation(task, operator, self._info)
@@ -127,16 +126,18 @@ def run(batch: ProfileBatch, done: Path, warmup: int, iterations: int, trace: Pa
     ends the process."""
     info = find_backend(batch.backend)
     backend = info.load(batch.threads)
-    gone = backend.why_unavailable()
+    unavailable = backend.why_unavailable()
     program, failed = ProfileProgram(info, backend, warmup, iterations), 0
-    with done.open("wb", buffering=0) as lines, program.traced(trace) if trace and not gone else nullcontext():
+    with done.open("wb", buffering=0) as lines, program.traced(trace) if trace and not unavailable else nullcontext():
         for item in batch.items:
-            found = ProfileTaskResult(item.range, gone) if gone else program.run(item)
+            found = ProfileTaskResult(item.range, unavailable) if unavailable else program.run(item)
             lines.write(msgspec.json.encode(found) + b"\n")
             if found.reason:
                 failed += 1
                 print(f"{item.label}: {found.reason}", file=sys.stderr, flush=True)
-                gone = gone or (None if program.usable() else f"the process was of no use after {item.label}")
+                unavailable = unavailable or (
+                    None if program.usable() else f"the process was of no use after {item.label}"
+                )
     if trace and trace.exists():
         name_ranges(trace, {item.range: item.label for item in batch.items})
     return failed
@@ -150,12 +151,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--iterations", type=int, default=1)
     parser.add_argument("--trace", type=Path)
     parser.add_argument("--parent", type=int, help="the process to die with")
-    asked = parser.parse_args(arguments)
-    if asked.parent:
-        die_with(asked.parent)
-    batch = msgspec.json.decode(asked.tasks.read_bytes(), type=ProfileBatch)
-    done = asked.done or asked.tasks.with_suffix(".done")
-    return 1 if run(batch, done, asked.warmup, asked.iterations, asked.trace) else 0
+    options = parser.parse_args(arguments)
+    if options.parent:
+        die_with(options.parent)
+    batch = msgspec.json.decode(options.tasks.read_bytes(), type=ProfileBatch)
+    done = options.done or options.tasks.with_suffix(".done")
+    return 1 if run(batch, done, options.warmup, options.iterations, options.trace) else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which quantities of a task are measured, with which clock and which caches; what cannot be had is said."""
+"""Measures the quantities of a task that were asked for; notes say which ones cannot be measured here, and why."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from opmark.errors import TimerFailed, Unsupported
 from opmark.plugin import Backend, DeviceClock, Implementation, Launch, Operator
 from opmark.schema import CACHES, MODES, QUANTITIES, Cache, Caution, Measurement, Sampling, Settings, Task
 from opmark.units import seconds
-from opmark.worker.instruments import Instruments
 from opmark.worker.measure import sampler
 from opmark.worker.measure.cache import CacheRoom, LaunchSource, flush, rotation, warm
 from opmark.worker.measure.engine import measure
+from opmark.worker.measure.instruments import Instruments
 from opmark.worker.measure.sampler import EventSampler, GraphSampler, HostSampler, Sampler, TraceSampler, measure_energy
 from opmark.worker.preparation import PreparedLaunch, case_bytes, prepare
 
@@ -33,10 +33,10 @@ class TaskMeasurement:
     operator: Operator
     implementation: Implementation
     backend: Backend
-    gear: Instruments
+    instruments: Instruments
     prepared: PreparedLaunch
     notes: list[str] = field(default_factory=list)
-    """What was asked for and cannot be measured, with the reason."""
+    """Quantities that were asked for and cannot be measured, with the reason."""
 
     def run(self) -> tuple[Measurement, ...]:
         """The measurements in the order of the quantities. Raise Unsupported where there is none of them."""
@@ -45,8 +45,8 @@ class TaskMeasurement:
         for cache in CACHES:
             on_device = [quantity for quantity, c in chosen if c == cache and QUANTITIES[quantity].on == "device"]
             if on_device:
-                # The clock has to be back from what ran before; what loads the device for long comes last.
-                self.gear.watch.recover()
+                # The device's clock has to recover from the load before; long loads come last.
+                self.instruments.watch.recover()
                 found += self._measure_on_device(on_device, cache)
         for quantity, cache in chosen:
             if QUANTITIES[quantity].on != "device":
@@ -57,12 +57,12 @@ class TaskMeasurement:
         return tuple(sorted(found, key=lambda m: (order.index(m.quantity), CACHES.index(m.cache))))
 
     def _choose_quantities(self) -> list[tuple[str, Cache]]:
-        """Which quantities are measured with which caches; a note says why one is left out."""
+        """Choose which quantities are measured with which caches; a note says why one is left out."""
         settings = self.task.settings
         chosen: list[tuple[str, Cache]] = []
-        if settings.timer and self.gear.clock is None:
+        if settings.timer and self.instruments.clock is None:
             self.notes.append(f"timer {settings.timer}: {self.task.backend} has no clock of its own on a device")
-        for quantity in quantities_for(settings, has_clock=self.gear.clock is not None):
+        for quantity in quantities_for(settings, has_clock=self.instruments.clock is not None):
             if reason := self._why_not(quantity):
                 self.notes.append(f"{quantity}: {reason}")
                 continue
@@ -75,30 +75,30 @@ class TaskMeasurement:
         return chosen
 
     def _why_not(self, quantity: str) -> str | None:
-        if QUANTITIES[quantity].on == "device" and self.gear.clock is None:
+        if QUANTITIES[quantity].on == "device" and self.instruments.clock is None:
             return f"{self.task.backend} has no clock of its own on a device"
         if quantity == "host_time" and not self.backend.asynchronous:
             return "a call of this backend is done when it returns: that is its latency"
-        if quantity == "energy" and self.gear.watch.energy() is None:
+        if quantity == "energy" and self.instruments.watch.energy() is None:
             return "nothing here counts energy (neither NVML nor RAPL answers)"
         return None
 
     def _measure_on_host(self, quantity: str, cache: Cache) -> list[Measurement]:
         if quantity == "energy":
-            return [measure_energy(self.prepared.launch, self.backend.synchronize, self.gear.watch)]
-        supply = self._supply(cache, between=quantity != "throughput", what=quantity)
+            return [measure_energy(self.prepared.launch, self.backend.synchronize, self.instruments.watch)]
+        supply = self._launch_source(cache, between=quantity != "throughput", what=quantity)
         if supply is None:
             return []
-        # Where every call is waited for, it is also looked at alone.
+        # Calls that are waited for one by one are also sampled one by one.
         batches = quantity == "throughput" or not (self.backend.asynchronous or self.task.settings.mode)
-        sampler = HostSampler(quantity, self.gear.timers[quantity], supply, batches=batches)
-        return measure(sampler, self._rule(), self.gear.watch)
+        sampler = HostSampler(quantity, self.instruments.timers[quantity], supply, batches=batches)
+        return measure(sampler, self._host_sampling(), self.instruments.watch)
 
-    def _rule(self) -> Sampling:
-        """How long to sample: where nobody chose the quantities, those of the host get a part of the time, since those
-        of the device come first."""
+    def _host_sampling(self) -> Sampling:
+        """How long to sample on the host: a part of the time, unless the user chose the quantities, since quantities of
+        the device come first."""
         settings = self.task.settings
-        if self.gear.clock is None or settings.quantities or settings.mode:
+        if self.instruments.clock is None or settings.quantities or settings.mode:
             return settings.sampling
         rule = settings.sampling
         return replace(
@@ -111,105 +111,109 @@ class TaskMeasurement:
         )
 
     def _measure_on_device(self, quantities: list[str], cache: Cache) -> list[Measurement]:
-        clock, found = self.gear.clock, list[Measurement]()
+        clock, found = self.instruments.clock, list[Measurement]()
         assert clock is not None
         if "event_time" in quantities:
-            supply = self._supply(cache, between=True, what="event_time")
-            found += self._by_events("event_time", clock, supply) if supply else []
+            supply = self._launch_source(cache, between=True, what="event_time")
+            found += self._measure_by_events("event_time", clock, supply) if supply else []
         if {"device_time", "device_span"} & set(quantities):
-            found += [m for m in self._kernels(clock, cache) if m.quantity in quantities or m.timer != clock.name]
+            found += [
+                m for m in self._measure_kernels(clock, cache) if m.quantity in quantities or m.timer != clock.name
+            ]
         return found
 
-    def _kernels(self, clock: DeviceClock, cache: Cache) -> list[Measurement]:
-        """Time by the profiler; where that fails, device_span alone, by events or, if short, by a captured graph."""
-        supply = self._supply(cache, between=True, what="device_time")
+    def _measure_kernels(self, clock: DeviceClock, cache: Cache) -> list[Measurement]:
+        """Measure by the profiler; where that fails, device_span alone, by events or, if short, by a captured graph."""
+        supply = self._launch_source(cache, between=True, what="device_time")
         if supply is None:
             return []
         timer = self.task.settings.timer
         if timer in ("", clock.name):
             try:
-                found = self._sampled(TraceSampler(clock, supply))
+                found = self._sample(TraceSampler(clock, supply))
             except TimerFailed as failure:
                 self.notes.append(
                     f"device_time {cache}: {failure.message}; device_span then comes from events or a graph"
                 )
             else:
-                return self._cross_checked(clock, found) if cache == "warm" and self._to_check(found) else found
+                return self._cross_check(clock, found) if cache == "warm" and self._needs_cross_check(found) else found
         elif "device_time" in self.task.settings.quantities or timer not in _OTHER_TIMERS:
             has = "tells only device_span" if timer in _OTHER_TIMERS else f"is not what this device has ({clock.name})"
             self.notes.append(f"device_time {cache}: {timer} {has}")
-        return self._without_profiler(clock, supply, timer)
+        return self._measure_without_profiler(clock, supply, timer)
 
-    def _without_profiler(self, clock: DeviceClock, supply: LaunchSource, timer: str) -> list[Measurement]:
+    def _measure_without_profiler(self, clock: DeviceClock, supply: LaunchSource, timer: str) -> list[Measurement]:
         cache = supply.cache
-        found = [] if timer == "graph" else self._by_events("device_span", clock, supply)
+        found = [] if timer == "graph" else self._measure_by_events("device_span", clock, supply)
         if found and min(found[0].samples) >= _SHORT_FOR_EVENTS:
             return found
         if timer == "events":
-            return [_coarse(m) for m in found]
-        unflushed = self._supply(cache, between=False, what="device_span by a captured graph")
+            return [_mark_coarse(m) for m in found]
+        unflushed = self._launch_source(cache, between=False, what="device_span by a captured graph")
         if unflushed is None:
-            return [_coarse(m) for m in found]
+            return [_mark_coarse(m) for m in found]
         try:
-            return self._sampled(GraphSampler(clock, unflushed))
+            return self._sample(GraphSampler(clock, unflushed))
         except TimerFailed as failure:
             self.notes.append(f"device_span by a captured graph {cache}: {failure.message}")
-            return [_coarse(m) for m in found]
+            return [_mark_coarse(m) for m in found]
 
-    def _by_events(self, quantity: str, clock: DeviceClock, supply: LaunchSource) -> list[Measurement]:
-        """What events around each call tell; nothing, with a note, where the clock has none."""
+    def _measure_by_events(self, quantity: str, clock: DeviceClock, supply: LaunchSource) -> list[Measurement]:
+        """Measure by events around each call. Where the clock has none, a note says so."""
         try:
-            return self._sampled(EventSampler(quantity, clock, supply))
+            return self._sample(EventSampler(quantity, clock, supply))
         except TimerFailed as failure:
             self.notes.append(f"{quantity} {supply.cache} by events: {failure.message}")
             return []
 
-    def _sampled(self, sampler: Sampler) -> list[Measurement]:
-        return measure(sampler, self.task.settings.sampling, self.gear.watch)
+    def _sample(self, sampler: Sampler) -> list[Measurement]:
+        return measure(sampler, self.task.settings.sampling, self.instruments.watch)
 
-    def _to_check(self, found: list[Measurement]) -> bool:
+    def _needs_cross_check(self, found: list[Measurement]) -> bool:
         """Whether events check these numbers: they do for the first and then every eighth task that is long enough."""
         if min(found[0].samples) < _SHORT_FOR_EVENTS:
             return False
-        self.gear.long_tasks += 1
-        return self.gear.long_tasks % _CHECK_EVERY == 1
+        self.instruments.long_tasks += 1
+        return self.instruments.long_tasks % _CHECK_EVERY == 1
 
-    def _cross_checked(self, clock: DeviceClock, found: list[Measurement]) -> list[Measurement]:
+    def _cross_check(self, clock: DeviceClock, found: list[Measurement]) -> list[Measurement]:
         second = EventSampler("device_span", clock, warm(self.prepared.launch))
         try:
             return [sampler.cross_check(m, second) if m.quantity == "device_span" else m for m in found]
         except TimerFailed:  # there is no second timer to compare with
             return found
 
-    def _supply(self, cache: Cache, *, between: bool, what: str) -> LaunchSource | None:
-        """Launches for a cache state; None, with a note, where it cannot be had. `between`: whether something may
-        run between two calls without being timed."""
+    def _launch_source(self, cache: Cache, *, between: bool, what: str) -> LaunchSource | None:
+        """The launches to time for a state of the caches; None, with a note, where that state cannot be reached.
+
+        `between`: whether something may run between two calls without being timed.
+        """
         launch = self.prepared.launch
         if cache == "warm":
             return warm(launch)
         params, operator = self.task.case.params, self.operator
-        room = CacheRoom(case_bytes(params, operator), self.gear.cache_bytes, self.backend.available_bytes())
+        room = CacheRoom(case_bytes(params, operator), self.instruments.cache_bytes, self.backend.available_bytes())
         # Overwriting the cache costs a device microseconds and a CPU milliseconds: there, rotating is better.
-        flushes = between and self.backend.asynchronous and self.gear.overwrites
+        flushes = between and self.backend.asynchronous and self.instruments.overwrites
         why = None if flushes else room.why_no_rotation()
         if why is None and not flushes:
-            return rotation(launch, self._another, room)
-        if not between or not self.gear.overwrites:
+            return rotation(launch, self._prepare_other_data, room)
+        if not between or not self.instruments.overwrites:
             self.notes.append(f"{what} cold: {why}")
             return None
         if room.free_bytes is not None and room.flush_bytes > room.free_bytes:
             self.notes.append(f"{what} cold: too little memory is free to overwrite the caches")
             return None
-        return flush(launch, lambda n: self.gear.overwrite(self.backend, n), room, why)
+        return flush(launch, lambda n: self.instruments.overwrite(self.backend, n), room, why)
 
-    def _another(self, variant: int) -> Launch:
-        """A launch of the same work on other data in other places."""
+    def _prepare_other_data(self, variant: int) -> Launch:
+        """A launch of the same work on other data at other addresses."""
         return prepare(
             self.task.case.params, self.task, self.operator, self.implementation, self.backend, variant
         ).launch
 
 
-def _coarse(measurement: Measurement) -> Measurement:
+def _mark_coarse(measurement: Measurement) -> Measurement:
     caution = Caution(
         "coarse",
         f"events cost a device some microseconds themselves, and this is less than {seconds(_SHORT_FOR_EVENTS)}",

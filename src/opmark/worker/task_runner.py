@@ -1,4 +1,4 @@
-"""One task -> one record, inside a worker. Whatever a framework raises ends here, as a record with a reason."""
+"""Runs one task inside a worker and makes its record. Whatever a framework raises becomes a record with a reason."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Compilation, Record, Status, Task, Verification
 from opmark.schema.messages import Command, Reply, RunTask, Stage, TaskReply
 from opmark.schema.record import utc_now
-from opmark.worker.instruments import Instruments
 from opmark.worker.measure.clock import mark_small_calls
+from opmark.worker.measure.instruments import Instruments
 from opmark.worker.preparation import prepare, refuse_if_too_large
 from opmark.worker.quantities import TaskMeasurement
 
@@ -41,10 +41,10 @@ class TaskRunner:
         self._backend = backend
         self._environment = environment
         self._send = send
-        self._gear = Instruments.of(info, backend, sensors)
+        self._instruments = Instruments.of(info, backend, sensors)
 
     def reply(self, command: Command) -> Reply:
-        """Do what the parent says."""
+        """The answer to a command of the parent."""
         assert isinstance(command, RunTask)
         record = self.run(command.task)
         return TaskReply(record, self._backend.usable())
@@ -61,7 +61,7 @@ class TaskRunner:
             record = Record(task, "wrong", error.message, verification=error.verification)
         except TaskError as error:
             record = Record(task, _STATUS.get(type(error), "error"), error.message)
-        except Exception as error:  # noqa: BLE001 - frameworks raise anything; each of it becomes a record
+        except Exception as error:  # noqa: BLE001 - frameworks raise anything, and all of it becomes a record
             record = Record(task, self._backend.classify(error) or "error", reason_of(error))
         duration = time.perf_counter() - clock
         return replace(
@@ -70,7 +70,7 @@ class TaskRunner:
 
     def _measure(self, task: Task, operator: Operator, implementation: Implementation) -> Record:
         """Compile, verify, call once, measure, verify again."""
-        info, backend, gear, params = self._info, self._backend, self._gear, task.case.params
+        info, backend, instruments, params = self._info, self._backend, self._instruments, task.case.params
         refuse_if_too_large(params, operator, backend)
         cold = None
         if info.compiles:  # before anything else: the next time finds filled caches
@@ -80,21 +80,21 @@ class TaskRunner:
 
         if operator.foreign:  # it was not verified, and the first call of a framework takes memory that it keeps
             prepare(params, task, operator, implementation, backend).launch()
-        baseline = gear.start_memory()
+        baseline = instruments.start_memory()
         prepared = prepare(params, task, operator, implementation, backend)
         prepared.launch()
         backend.synchronize()
-        memory = gear.memory_since(baseline)
+        memory = instruments.memory_since(baseline)
 
         self._send(Stage("measuring"))
         if operator.foreign:  # no formula says what it costs, nor whether it is a view
             counted = backend.count(prepared.launch, [*prepared.reads, *prepared.seeds])
         else:
             counted = CallCost(None, view=operator.view and info.views and task.case.phase == "forward")
-        measuring = TaskMeasurement(task, operator, implementation, backend, gear, prepared)
+        measuring = TaskMeasurement(task, operator, implementation, backend, instruments, prepared)
         measurements = measuring.run()
         if operator.foreign:
-            measurements = mark_small_calls(measurements, counted.cost, gear.least_call)
+            measurements = mark_small_calls(measurements, counted.cost, instruments.least_call)
 
         if verification.checked != "none":
             from opmark.worker.verify.outputs import recheck
@@ -108,7 +108,7 @@ class TaskRunner:
             cost=counted.cost,
             memory=memory,
             verification=verification,
-            compilation=cold and replace(cold, cached=_cached(cold, prepared.compilation)),
+            compilation=cold and replace(cold, cached=_warm_compile_time(cold, prepared.compilation)),
             called=prepared.called,
             view=counted.view,
             notes=tuple(measuring.notes),
@@ -121,9 +121,8 @@ class TaskRunner:
             return Verification("none", "not asked for")
         if operator.foreign:
             return Verification("none", "a function of the framework, without a reference in the catalogue")
-        from opmark.worker.verify.outputs import (
-            verify,  # imports NumPy, which the parent, who reads this file, has no use for
-        )
+        # Imports NumPy, which the parent, who imports this file, has no use for.
+        from opmark.worker.verify.outputs import verify
 
         return verify(task, operator, implementation, self._backend)
 
@@ -133,13 +132,13 @@ def find_implementation(task: Task, operator: Operator, info: BackendInfo) -> Im
     now."""
     known = {one.label: one for one in implementations(operator, info)}
     if task.implementation not in known:
-        there = ", ".join(known) or "none"
-        raise TaskError(f"`{operator.name}` has no implementation `{task.implementation}` here; there is {there}")
+        labels = ", ".join(known) or "none"
+        raise TaskError(f"`{operator.name}` has no implementation `{task.implementation}` here; there is {labels}")
     return known[task.implementation]
 
 
-def _cached(cold: Compilation, again: Compilation | None) -> float | None:
-    """Seconds that the second time took, where anything was kept of the first; a backend may know it at once."""
+def _warm_compile_time(cold: Compilation, again: Compilation | None) -> float | None:
+    """Seconds that the second compilation took, if it could use a cache; a backend may know it without a second one."""
     if cold.cached is not None or again is None or cold.cache.startswith("none"):
         return cold.cached
     return again.cold
@@ -152,6 +151,6 @@ def reason_of(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     if not lines:
         return type(error).__name__
-    if lines[0].endswith(":"):  # what was expected stands on the next lines
+    if lines[0].endswith(":"):  # the explanation stands on the next lines
         lines[0] = " ".join(map(str.strip, lines))[:_MAX_REASON]
     return f"{type(error).__name__}: {lines[0]}"

@@ -15,7 +15,7 @@ import pytest
 from opmark.errors import UserError
 from opmark.runner import git
 from opmark.runner.ab import revisions
-from opmark.runner.ab.revisions import mapped
+from opmark.runner.ab.revisions import map_folders
 
 pytestmark = pytest.mark.verdicts
 
@@ -121,14 +121,14 @@ def test_worktrees_of_others_stay_also_where_their_folder_is_away(repo: Any, tmp
 def test_a_command_makes_something_in_the_files(repo: Any) -> None:
     first = repo.commit("one", a="1")
     with revisions.checkout_revision(repo.path, first) as place:
-        revisions.make("cp a.py made.py", place)
+        revisions.run_make("cp a.py made.py", place)
         assert (place / "made.py").read_text() == "1"
     assert not (repo.path / "made.py").exists()
 
 
 def test_a_command_that_fails_shows_the_end_of_what_it_said(tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
-        revisions.make("seq 1 100; echo broken >&2; exit 7", tmp_path)
+        revisions.run_make("seq 1 100; echo broken >&2; exit 7", tmp_path)
     message = str(raised.value)
     assert "exit code 7" in message
     assert message.splitlines()[-1].strip() == "broken"
@@ -138,7 +138,7 @@ def test_a_command_that_fails_shows_the_end_of_what_it_said(tmp_path: Path) -> N
 
 def test_a_command_that_fails_silently_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"exit code 1 in .*, silently"):
-        revisions.make("false", tmp_path)
+        revisions.run_make("false", tmp_path)
 
 
 def test_folders_that_modules_come_from(repo: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -175,7 +175,10 @@ def test_the_folder_of_a_module_that_an_import_hook_finds(repo: Any, monkeypatch
 def test_folders_are_mapped_onto_a_checkout_where_they_are_there(repo: Any, tmp_path: Path) -> None:
     (tmp_path / "tree" / "src").mkdir(parents=True)
     folders = [str(repo.path), str(repo.path / "src"), str(repo.path / "newer")]
-    assert mapped(folders, str(repo.path), str(tmp_path / "tree")) == (str(tmp_path / "tree"), f"{tmp_path}/tree/src")
+    assert map_folders(folders, str(repo.path), str(tmp_path / "tree")) == (
+        str(tmp_path / "tree"),
+        f"{tmp_path}/tree/src",
+    )
 
 
 def test_workers_start_where_the_user_is(repo: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -183,13 +186,13 @@ def test_workers_start_where_the_user_is(repo: Any, monkeypatch: pytest.MonkeyPa
     second = repo.commit("two", sub__b="1")
     monkeypatch.chdir(repo.path / "sub")
     with revisions.checkout_revision(repo.path, second) as place:
-        found = revisions.checkout_of(repo.path, place, second)
+        found = revisions.make_checkout(repo.path, place, second)
         assert found.folder == str(place / "sub")
         assert found.instead_of == str(repo.path)
     with revisions.checkout_revision(repo.path, first) as place:  # it has no such folder yet
-        assert revisions.checkout_of(repo.path, place, first).folder == str(place)
+        assert revisions.make_checkout(repo.path, place, first).folder == str(place)
     monkeypatch.chdir(tmp_path)
-    assert revisions.as_it_is(repo.path).folder == str(repo.path)
+    assert revisions.current_checkout(repo.path).folder == str(repo.path)
 
 
 def test_files_as_they_are_have_a_plus_where_they_were_changed(repo: Any) -> None:

@@ -67,13 +67,13 @@ def test_nothing_is_thrown_away_outside_of_its_worktree(repo: Any) -> None:
 
 def _says(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
     """Another git."""
-    honest = revisions.ask
+    honest = revisions.run_git
 
     def ask(folder: Any, *arguments: str) -> GitOutput:
         said = honest(folder, *arguments)
         return said._replace(out=change(said.out)) if arguments[0] == "bisect" else said
 
-    monkeypatch.setattr(revisions, "ask", ask)
+    monkeypatch.setattr(revisions, "run_git", ask)
 
 
 def test_a_git_that_quotes_its_words_is_understood(repo: Any, monkeypatch: pytest.MonkeyPatch) -> None:

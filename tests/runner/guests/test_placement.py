@@ -112,8 +112,8 @@ def test_an_interpreter_that_is_too_old_says_so() -> None:
 def test_a_guest_without_numpy_says_what_to_install(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     python = tmp_path / "bare" / "bin" / "python"
-    found = subprocess.run(worker_command(backend(f"null@{python}"), "opmark.worker.main"), capture_output=True, text=True,
-                           check=False)  # fmt: skip
+    command = worker_command(backend(f"null@{python}"), "opmark.worker.main")
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert f"{python} -m pip install numpy" in found.stderr
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from opmark.runner.ranks.connection import INTERFACE, interface_of, is_loopback, through
+from opmark.runner.ranks.connection import INTERFACE, interface_of, is_loopback, with_interface
 
 TABLE = {
     "lo": [SimpleNamespace(family=socket.AF_INET, address="127.0.0.1")],
@@ -39,14 +39,14 @@ def test_loopback_is_told() -> None:
 
 
 def test_a_worker_gets_the_interface_of_its_way_to_rank_0() -> None:
-    assert through({"RANK": "1"}, "10.0.0.5") == {"RANK": "1", INTERFACE: "eth0"}
-    assert through({"RANK": "1"}, "192.0.2.1") == {"RANK": "1"}
+    assert with_interface({"RANK": "1"}, "10.0.0.5") == {"RANK": "1", INTERFACE: "eth0"}
+    assert with_interface({"RANK": "1"}, "192.0.2.1") == {"RANK": "1"}
 
 
 def test_one_that_was_named_is_kept() -> None:
-    assert through({INTERFACE: "ib0"}, "10.0.0.5") == {INTERFACE: "ib0"}
+    assert with_interface({INTERFACE: "ib0"}, "10.0.0.5") == {INTERFACE: "ib0"}
 
 
 def test_what_the_user_of_this_host_has_chosen_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(INTERFACE, "bond0")
-    assert through({INTERFACE: "lo", "RANK": "1"}, "10.0.0.5") == {"RANK": "1"}
+    assert with_interface({INTERFACE: "lo", "RANK": "1"}, "10.0.0.5") == {"RANK": "1"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opmark.errors import UserError
-from opmark.runner.ranks.job import JobRank, outside
+from opmark.runner.ranks.job import JobRank, read_job
 
 MASTER = {"MASTER_ADDR": "node-a", "MASTER_PORT": "1234"}
 BY_HAND = {"RANK": "1", "WORLD_SIZE": "4"}
@@ -32,7 +32,7 @@ SLURM = {
 
 
 def place(environ: dict[str, str]) -> JobRank:
-    found = outside(environ)
+    found = read_job(environ)
     assert found is not None
     return found
 
@@ -44,7 +44,7 @@ def standing(environ: dict[str, str]) -> tuple[str, int, int, int | None, int | 
 
 def refused(environ: dict[str, str]) -> str:
     with pytest.raises(UserError) as caught:
-        outside(environ)
+        read_job(environ)
     return str(caught.value)
 
 
@@ -78,14 +78,14 @@ def test_every_launcher_says_which_rank_of_how_many(
     ],
 )
 def test_a_process_alone_is_no_rank(environ: dict[str, str]) -> None:
-    assert outside(environ) is None
+    assert read_job(environ) is None
 
 
 @pytest.mark.parametrize("step", [None, "batch", "", str(0xFFFFFFFA), str(0xFFFFFFFB)])
 def test_a_shell_in_an_allocation_is_no_rank(step: str | None) -> None:
     """Slurm numbers the steps of batch scripts and of interactive shells too, from above."""
     environ = {name: value for name, value in SLURM.items() if name != "SLURM_STEP_ID"}
-    assert outside({**environ, "SLURM_PROCID": "0"} | ({} if step is None else {"SLURM_STEP_ID": step})) is None
+    assert read_job({**environ, "SLURM_PROCID": "0"} | ({} if step is None else {"SLURM_STEP_ID": step})) is None
 
 
 def test_the_innermost_launcher_counts() -> None:

@@ -22,7 +22,10 @@ RUN = ("run", "all_reduce", "--backend", "lines-cpu", "--effort", "quick", "--js
 SHORT = "size=8"
 SHORT_AND_SLOW = "size=8,4096,64"
 """The second one takes for ever."""
-SOON = "import opmark.runner.ranks.launcher as g, opmark.runner.ranks.agent as a; g.ARRIVAL_TIMEOUT = a.ARRIVAL_TIMEOUT = {}"
+SOON = (
+    "import opmark.runner.ranks.launcher as g, opmark.runner.ranks.agent as a; "
+    "g.ARRIVAL_TIMEOUT = a.ARRIVAL_TIMEOUT = {}"
+)
 IMPATIENT = "import opmark.runner.ranks.connection as w; w.SILENCE, w._ALIVE_EVERY = 4.0, 0.3"
 
 

@@ -21,11 +21,11 @@ def selected(*ops: str, **options: object) -> SelectedCases:
 
 def test_nothing_asked_leaves_cases_as_they_are() -> None:
     cases = [_case("all_reduce", size=8), _case("exp", shape=[4])]
-    assert RankRequest().instead(cases) == (cases, [])
+    assert RankRequest().apply_to_cases(cases) == (cases, [])
 
 
 def test_ranks_and_groups_multiply_and_keep_tags_and_sources() -> None:
-    found, notes = RankRequest([2, 4], [1, 2]).instead([_case("all_reduce", size=8)])
+    found, notes = RankRequest([2, 4], [1, 2]).apply_to_cases([_case("all_reduce", size=8)])
     assert [(case.params["ranks"], case.params["group"]) for case in found] == [(2, 1), (2, 2), (4, 1), (4, 2)]
     assert all((case.tags, case.sources) == (("tag",), ("file#1",)) for case in found)
     assert len({case.id for case in found}) == 4
@@ -48,11 +48,11 @@ def test_a_group_that_does_not_divide_is_a_mistake_where_a_person_named_it() -> 
 
 
 def test_of_a_workload_what_cannot_be_is_left_out_and_said() -> None:
-    found, notes = RankRequest([2, 3], [2]).instead([_case("all_reduce", size=8)])
+    found, notes = RankRequest([2, 3], [2]).apply_to_cases([_case("all_reduce", size=8)])
     assert [case.params["ranks"] for case in found] == [2]
     assert notes == ["left out 1 case that so many ranks cannot do: all_reduce"]
     with pytest.raises(InvalidParameter, match="no case of this workload"):
-        RankRequest([3], [2]).instead([_case("all_reduce", size=8)])
+        RankRequest([3], [2]).apply_to_cases([_case("all_reduce", size=8)])
 
 
 def test_the_same_thing_twice_is_a_mistake() -> None:

@@ -10,7 +10,7 @@ import pytest
 from opmark.plugin import Activity, Launch, Trace
 from opmark.schema import Conditions, SensorReading
 from opmark.worker.measure import clock
-from opmark.worker.measure.conditions import ConditionsMonitor
+from opmark.worker.measure.instruments import ConditionsMonitor
 
 QUIET = Conditions()
 

@@ -13,10 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from opmark.schema import EFFORTS, SensorReading
-from opmark.worker.measure import conditions
+from opmark.worker.measure import instruments
 from opmark.worker.measure.cache import warm
-from opmark.worker.measure.conditions import ConditionsMonitor
 from opmark.worker.measure.engine import measure
+from opmark.worker.measure.instruments import ConditionsMonitor
 from opmark.worker.measure.sampler import HostSampler
 
 FAST, SLOW = SensorReading(clock=1.5e9), SensorReading(clock=1.0e9, throttle=("power",))
@@ -24,7 +24,7 @@ FAST, SLOW = SensorReading(clock=1.5e9), SensorReading(clock=1.0e9, throttle=("p
 
 @pytest.fixture
 def now(fake_time: Any) -> Any:
-    return fake_time(conditions)
+    return fake_time(instruments)
 
 
 def test_a_look_at_the_beginning_and_one_at_the_end(now: Any, told_sensors: Any) -> None:
@@ -179,9 +179,9 @@ def counted(now: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         usage = SimpleNamespace(ru_nivcsw=100, ru_utime=5.0, ru_stime=1.0)
         begun = Times(user=1000.0, idle=1000.0, steal=10.0)
         state = [usage, begun]
-        monkeypatch.setattr(conditions.resource, "getrusage", lambda who: state[0])
+        monkeypatch.setattr(instruments.resource, "getrusage", lambda who: state[0])
         monkeypatch.setattr(psutil, "cpu_times", lambda: state[1])
-        monkeypatch.setattr(conditions.os, "getloadavg", lambda: (load, 0.0, 0.0))
+        monkeypatch.setattr(instruments.os, "getloadavg", lambda: (load, 0.0, 0.0))
         watch = ConditionsMonitor(None)
         watch.begin()
         now.pass_(seconds)

@@ -20,8 +20,8 @@ from opmark.stats import relative_half_width
 from opmark.worker.measure import clock, engine, sampler
 from opmark.worker.measure.cache import LaunchSource, warm
 from opmark.worker.measure.clock import host_timers
-from opmark.worker.measure.conditions import ConditionsMonitor
 from opmark.worker.measure.engine import measure
+from opmark.worker.measure.instruments import ConditionsMonitor
 from opmark.worker.measure.sampler import HostSampler, TraceSampler
 
 RULE = Sampling(

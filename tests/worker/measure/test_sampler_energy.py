@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from opmark.errors import Unsupported
 from opmark.schema import Measurement, SensorReading
-from opmark.worker.measure import conditions, sampler
-from opmark.worker.measure.conditions import ConditionsMonitor
+from opmark.worker.measure import instruments, sampler
+from opmark.worker.measure.instruments import ConditionsMonitor
 from opmark.worker.measure.sampler import measure_energy
 
 # Longer than a look is apart from the next, if there are two.
@@ -26,7 +26,7 @@ def nothing() -> None:
 @pytest.fixture
 def consume(fake_time: Any, told_sensors: Any) -> Callable[..., tuple[Measurement, int]]:
     """Measures calls of `seconds`; `joules(calls, seconds)` is what the counter says after so many and so long."""
-    now = fake_time(conditions, sampler)
+    now = fake_time(instruments, sampler)
 
     def consume(joules: Callable[[int, float], float | None], seconds: float = CALL) -> tuple[Measurement, int]:
         made, begun = 0, now.now
@@ -117,7 +117,7 @@ def test_the_kind_of_measurement_is_written_down(consume: Callable[..., tuple[Me
 
 def test_work_is_waited_for_before_the_counter_is_read(fake_time: Any, told_sensors: Any) -> None:
     # Calls return at once; the device works, and the counter counts, only while it is waited for.
-    now = fake_time(conditions, sampler)
+    now = fake_time(instruments, sampler)
     queued = done = 0
 
     def launch() -> None:

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from opmark.errors import OutOfMemory, TaskError
 from opmark.plugin import Exchange
 from opmark.schema import EFFORTS, Sampling
-from opmark.worker.measure.conditions import ConditionsMonitor
 from opmark.worker.measure.engine import measure
-from opmark.worker.ranks.sync import InStep, PeerFailed, RankSampler, of_one_form, slowest
+from opmark.worker.measure.instruments import ConditionsMonitor
+from opmark.worker.ranks.sync import InStep, PeerFailed, RankSampler, max_over_ranks, require_same_form
 
 OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
 
@@ -93,14 +93,14 @@ def test_exchanges_of_different_forms_are_refused_by_all_ranks(on_ranks: OnRanks
     def nothing() -> None:
         pass
 
-    found = on_ranks(2, lambda team: of_one_form(team, Exchange(nothing, finish=nothing if team.rank else None)))
+    found = on_ranks(2, lambda team: require_same_form(team, Exchange(nothing, finish=nothing if team.rank else None)))
     assert [type(one) for one in found] == [TaskError, TaskError]
-    alike = on_ranks(2, lambda team: of_one_form(team, Exchange(nothing, most_calls=5 + team.rank)).most_calls)
+    alike = on_ranks(2, lambda team: require_same_form(team, Exchange(nothing, most_calls=5 + team.rank)).most_calls)
     assert alike == [5, 5]
 
 
 def test_the_slowest_is_the_same_for_all(on_ranks: OnRanks) -> None:
-    found = on_ranks(3, lambda team: slowest(team, [float(team.rank), float(-team.rank)]))
+    found = on_ranks(3, lambda team: max_over_ranks(team, [float(team.rank), float(-team.rank)]))
     assert found == [[2.0, 0.0]] * 3
 
 

@@ -1,4 +1,7 @@
-"""Causal attention over a cache, for each sequence or for all at once. flash_attention and MLA share this."""
+"""Common parts of attention over a cache of keys and values: the formula, and sequences of different lengths.
+
+flash_attention, flash_decoding and MLA share this.
+"""
 
 from __future__ import annotations
 

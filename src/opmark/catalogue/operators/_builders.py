@@ -1,4 +1,4 @@
-"""Make implementations from a function of a framework or from the reference."""
+"""Common parts of operators: implementations from a function or from the reference, formulas, inputs and costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random distributions: their parameters, their distribution functions, and how each framework draws from them."""
+"""Random distributions: parameters, distribution functions, how each framework draws, and how draws are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make operators that compute each output element from the same element of each input."""
+"""Make operators that compute each output element from the same element of each input, of one tensor or of two."""
 
 from __future__ import annotations
 

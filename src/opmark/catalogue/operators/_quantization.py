@@ -1,4 +1,4 @@
-"""Products of 8-bit matrices with one scale per row, as torch offers them on each device."""
+"""Common parts of operators with 8-bit numbers: rows with one scale each, and products as torch offers them."""
 
 from __future__ import annotations
 

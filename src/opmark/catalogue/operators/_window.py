@@ -1,4 +1,4 @@
-"""Common parts of all pools, which compute one value from each window of an image."""
+"""Windows that move over an image, for convolutions, pools and im2col; and the common parts of all pools."""
 
 from __future__ import annotations
 

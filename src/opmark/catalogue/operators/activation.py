@@ -1,4 +1,4 @@
-"""Activations: functions of one element, such as relu, gelu, silu, sigmoid and shrinks; and prelu."""
+"""Activations: functions of one element, such as relu, gelu, silu, sigmoid and shrinks; prelu; gated linear units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention: scaled_dot_product_attention."""
+"""Attention: scaled_dot_product_attention, and flash_attention and flash_decoding over a cache."""
 
 from __future__ import annotations
 
@@ -336,7 +336,8 @@ ROTARY = Operator(
     },
     rules=(
         *SEQUENCE_RULES,
-        ParamRule("rope_offset", "leave room for rope_dim within head_dim={head_dim} (got {rope_offset} and {rope_dim})",
+        ParamRule("rope_offset",
+             "leave room for rope_dim within head_dim={head_dim} (got {rope_offset} and {rope_dim})",
              lambda p: p["rope_offset"] < p["head_dim"] and p["rope_offset"] + _rope_dim(p) <= p["head_dim"]),
         ParamRule("rope_dim", "be even: elements are rotated in pairs (got {rope_dim}; head_dim={head_dim})",
              lambda p: _rope_dim(p) % 2 == 0),

@@ -1,4 +1,4 @@
-"""Element-wise operators on two or three tensors, and sums of many tensors."""
+"""Element-wise operators on two or three tensors: arithmetic, sums, comparisons, logic and bits."""
 
 from __future__ import annotations
 

@@ -191,7 +191,8 @@ GROUP_NORM = _row(
     presets={name: {**IMAGES[name], "groups": n} for name, n in (("small", 4), ("typical", 8), ("large", 32))},
     rules=(
         HAS_CHANNELS,
-        ParamRule("groups", "divide the channels of {shape} (got {groups})", lambda p: p["shape"][1] % p["groups"] == 0),
+        ParamRule("groups", "divide the channels of {shape} (got {groups})",
+             lambda p: p["shape"][1] % p["groups"] == 0),
         # With fewer elements, the result of normalising would be mostly rounding errors.
         ParamRule("groups", "leave at least 4 elements of {shape} per group (got {groups})",
              lambda p: prod(p["shape"][1:]) // p["groups"] >= 4),

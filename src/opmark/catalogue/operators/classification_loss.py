@@ -184,7 +184,9 @@ CLASS_LOSS_OPERATORS = (
         "cross_entropy", "negative logarithm of the right class's softmax", _cross_entropy,
         f"{FUNCTIONAL}.cross_entropy", _scores(uniform_between(-4.0, 4.0)), CLASSES,
         params=(real("label_smoothing", "probability that is distributed over all classes", 0.0, kind="amount"),),
-        rules=(ParamRule("label_smoothing", "be at most 1 (got {label_smoothing})", lambda p: p["label_smoothing"] <= 1),),
+        rules=(
+            ParamRule("label_smoothing", "be at most 1 (got {label_smoothing})", lambda p: p["label_smoothing"] <= 1),
+        ),
         # Difference, exponential, sum; backwards also the quotient.
         flops=3, backward_flops=4,
         aliases=("softmax_cross_entropy", "SoftmaxCrossEntropyLoss", "SoftmaxCELoss", "CrossEntropyLoss"),

@@ -1,4 +1,5 @@
-"""Collectives without a root: all_reduce, reduce_scatter, all_gather, all_to_all."""
+"""Collectives without a root (all_reduce, reduce_scatter, all_gather, all_to_all) and with one (broadcast, reduce,
+gather, scatter)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions: conv1d, conv2d, conv3d, and the grouped, depthwise and pointwise ones over two axes."""
+"""Convolutions over one, two and three axes: plain, grouped, depthwise, pointwise and transposed ones."""
 
 from __future__ import annotations
 
@@ -134,7 +134,8 @@ IN_CHANNELS = size("in_channels", "channels of the input")
 OUT_CHANNELS = size("out_channels", "channels of the output")
 GROUPS = size("groups", "independent groups of channels; as many as channels: depthwise", 1)
 GROUPS_DIVIDE = (
-    ParamRule("groups", "divide in_channels={in_channels} (got {groups})", lambda p: p["in_channels"] % p["groups"] == 0),
+    ParamRule("groups", "divide in_channels={in_channels} (got {groups})",
+         lambda p: p["in_channels"] % p["groups"] == 0),
     ParamRule("groups", "divide out_channels={out_channels} (got {groups})",
          lambda p: p["out_channels"] % p["groups"] == 0),
 )  # fmt: skip
@@ -288,7 +289,8 @@ def _transposed_reference(p: Params, x: Any, weight: Any) -> Any:
 
 
 RULES = (
-    ParamRule("groups", "divide in_channels={in_channels} (got {groups})", lambda p: p["in_channels"] % p["groups"] == 0),
+    ParamRule("groups", "divide in_channels={in_channels} (got {groups})",
+         lambda p: p["in_channels"] % p["groups"] == 0),
     ParamRule("groups", "divide out_channels={out_channels} (got {groups})",
          lambda p: p["out_channels"] % p["groups"] == 0),
     ParamRule("output_padding", "be less than stride={stride} or dilation={dilation} (got {output_padding})",

@@ -184,7 +184,8 @@ def _arange_arguments(p: Params) -> tuple[Any, ...]:
 
 STEP_RULES = (
     ParamRule("step", "not be 0", lambda p: p["step"] != 0),
-    ParamRule("step", "be a whole number for {dtype} (got {step})", lambda p: is_float(p["dtype"]) or p["step"] % 1 == 0),
+    ParamRule("step", "be a whole number for {dtype} (got {step})",
+         lambda p: is_float(p["dtype"]) or p["step"] % 1 == 0),
     ParamRule("start", "be a value of {dtype} (got {start})", lambda p: fits(p["dtype"], p["start"])),
     ParamRule("elements", "end the sequence within the range of {dtype} (got {elements})",
          lambda p: fits(p["dtype"], _last(p))),

@@ -14,8 +14,6 @@ from opmark.plugin.param import choice, dtype, flag, real, size
 from opmark.schema import Cost, TensorSpec
 from opmark.schema.tensor import FLOATS, sizeof
 
-# Embedding tables: which rows are looked up, and how many per bag.
-
 # Knuth's multiplier, a prime: it spreads the popular rows over the table, as in practice.
 _PRIME = 2654435761
 

@@ -1,4 +1,5 @@
-"""A drill: an operator that fails in a chosen way, to show that a failure costs one record and nothing else."""
+"""Drills: operators that fail in a chosen way, alone or on one rank of several, to show that a failure costs one record
+and nothing else."""
 
 from __future__ import annotations
 

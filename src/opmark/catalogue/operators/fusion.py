@@ -1,5 +1,4 @@
-"""Fused patterns around a product or a normalisation: linear_relu, linear_gelu, linear_add, add_layer_norm,
-matmul_softmax_matmul."""
+"""Fused patterns around a product, a normalisation or a convolution, as compilers fuse them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""store_kv_cache: write the keys and values of new tokens into a linear or paged cache."""
+"""Caches of keys and values: store_kv_cache writes new tokens into one, and multi-head latent attention reads it."""
 
 from __future__ import annotations
 

@@ -222,7 +222,8 @@ CHANNEL_SHUFFLE = moving_operator(
     presets=IMAGES,
     rules=(
         IMAGE,
-        ParamRule("groups", "divide the channels of {shape} (got {groups})", lambda p: p["shape"][1] % p["groups"] == 0),
+        ParamRule("groups", "divide the channels of {shape} (got {groups})",
+             lambda p: p["shape"][1] % p["groups"] == 0),
         ParamRule("groups", "be more than 1 and fewer than the channels of {shape}, or nothing is mixed (got {groups})",
              lambda p: 1 < p["groups"] < p["shape"][1]),
     ),
@@ -336,7 +337,8 @@ PAD = moving_operator(
         "large": {"shape": [32, 256, 64, 64]},
     },
     rules=(
-        ParamRule("before", "have one number for each padded axis, at most as many as {shape} has (got {before})", _fits),
+        ParamRule("before", "have one number for each padded axis, at most as many as {shape} has (got {before})",
+             _fits),
         ParamRule("after", "have as many numbers as before {before} (got {after})",
              lambda p: len(p["after"]) == len(p["before"])),
         ParamRule("before", "add something, here or after (got {before} and {after})",

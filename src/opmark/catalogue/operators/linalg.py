@@ -1,4 +1,5 @@
-"""Linear algebra: determinants, inverses, systems of equations. Flops are those of LAPACK (Working Note 41)."""
+"""Linear algebra: determinants, inverses, systems of equations, decompositions and least squares. Flops are those of
+LAPACK (Working Note 41)."""
 
 from __future__ import annotations
 

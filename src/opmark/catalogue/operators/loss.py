@@ -16,8 +16,6 @@ from opmark.plugin.param import choice, dtype, flag, real, shape
 from opmark.schema import Cost, TensorSpec
 from opmark.schema.tensor import sizeof
 
-# Common parts of losses: data away from kinks, the reduction at the end, and the cost.
-
 # No float16: the gradient of a mean over n elements is about 1 / n, which is 0 in float16 from a few million elements
 # on. Automatic mixed precision computes losses in float32 for that reason.
 DTYPES = ("float64", "float32", "bfloat16")

@@ -1,4 +1,4 @@
-"""STREAM's copy and triad, which measure the bandwidth of memory or of a cache."""
+"""Movement of data: STREAM's copy and triad within a memory or a cache, and copies between a device and its host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computation of the experts of a mixture of experts. Rows are in the order of the experts."""
+"""Computation of the experts of a mixture of experts, also with 8-bit numbers. Rows are in the order of the experts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Routing in a mixture of experts: scores, scattering of tokens to the experts, and gathering them again."""
+"""Routing in a mixture of experts: scores, scattering of tokens to the experts and gathering, on one device or between
+ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that normalise along the last axis: layer_norm, rms_norm; and moments, which they use."""
+"""Operators that normalise: layer_norm and rms_norm along the last axis, moments, and division by a length."""
 
 from __future__ import annotations
 
@@ -160,7 +160,8 @@ MOMENTS = Operator(
     },
     tolerance=Tolerance(terms=lambda p: prod(p["shape"]) // _rows(p)),
     rules=(
-        ParamRule("axes", "be at most the number of axes of {shape} (got {axes})", lambda p: p["axes"] <= len(p["shape"])),
+        ParamRule("axes", "be at most the number of axes of {shape} (got {axes})",
+             lambda p: p["axes"] <= len(p["shape"])),
         ParamRule("shape", "have at least 2 elements along those axes (got {shape})",
              lambda p: p["axes"] > len(p["shape"]) or prod(p["shape"]) >= 2 * _rows(p)),
     ),

@@ -1,4 +1,4 @@
-"""Sorting: sort, argsort, topk, kthvalue."""
+"""Order along an axis: sort, argsort, topk, kthvalue, and the largest, smallest or middle element."""
 
 from __future__ import annotations
 

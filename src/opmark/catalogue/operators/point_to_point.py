@@ -1,4 +1,7 @@
-"""Messages between ranks by send and recv: a pair, all to one, one to all. All messages of a call start together."""
+"""Messages between ranks by send and recv: a pair, all to one, one to all; and exchange of Python objects.
+
+All messages of a call start together.
+"""
 
 from __future__ import annotations
 

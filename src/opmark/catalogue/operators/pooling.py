@@ -1,4 +1,4 @@
-"""Pools whose windows slide over the image: max, avg, sum and lp, over one, two and three axes."""
+"""Pools over one, two and three axes: sliding, global and adaptive ones, and the inverse of a max pool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Other products: tensordot, Kronecker and Khatri-Rao products, bilinear, and chains of three matrices."""
+"""Other products: tensordot, Kronecker and Khatri-Rao products, bilinear, chains of three matrices, and products of
+vectors."""
 
 from __future__ import annotations
 

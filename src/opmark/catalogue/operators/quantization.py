@@ -1,4 +1,4 @@
-"""quantize and dequantize with given scales."""
+"""quantize and dequantize with given scales, and products of 8-bit matrices."""
 
 from __future__ import annotations
 

@@ -19,8 +19,6 @@ from opmark.schema import Cost, TensorSpec
 from opmark.schema.cost import nbytes
 from opmark.schema.tensor import FLOATS, sizeof
 
-# One step of a recurrent network, which the layers and cells of rnn, lstm and gru share.
-
 State = tuple[Any, ...]
 Step = Callable[[Params, Any, State, Any, Any], State]
 """step(params, x_part, state, w_hh, b_hh) returns the next state. x_part is x w_ih' + b_ih; a state is (h,) or (h,

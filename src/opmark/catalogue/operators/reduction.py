@@ -1,4 +1,4 @@
-"""Reductions along an axis: sums, means, products, norms."""
+"""Reductions along an axis: sums, means, products, norms, truth values and counts."""
 
 from __future__ import annotations
 

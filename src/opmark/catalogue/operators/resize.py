@@ -1,4 +1,4 @@
-"""Upsampling of images: nearest, linear and cubic, axis by axis."""
+"""Upsampling of images (nearest, linear and cubic, axis by axis), and conversion of windows to columns and back."""
 
 from __future__ import annotations
 

@@ -40,7 +40,8 @@ LENGTH = size("length", "length of index and source along the axis")
 ROWS = size("indices", "number of rows that are written")
 FITS = ParamRule("length", "be at most the length of axis {axis} of {shape} (got {length}): each place is written once",
             lambda p: p["length"] <= length(p))  # fmt: skip
-ROWS_FIT = ParamRule("indices", "be at most the length of axis {axis} of {shape} (got {indices}): each row is written once",
+ROWS_FIT = ParamRule("indices",
+                "be at most the length of axis {axis} of {shape} (got {indices}): each row is written once",
                 lambda p: p["indices"] <= length(p))  # fmt: skip
 ROWS_STAY = ParamRule("indices", "be less than the length of axis {axis} of {shape} (got {indices}): one row must stay",
                  lambda p: p["indices"] < length(p))  # fmt: skip

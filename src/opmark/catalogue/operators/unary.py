@@ -1,4 +1,4 @@
-"""Element-wise functions of one tensor: powers, exponentials, trigonometry, special functions."""
+"""Element-wise functions of one tensor: powers, exponentials, trigonometry, special functions, rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views of a whole tensor in another shape or order. Views of parts are in slicing.py."""
+"""Views of a whole tensor in another shape or order, and views of parts of it."""
 
 from __future__ import annotations
 
@@ -308,7 +308,8 @@ AS_STRIDED = view_operator(
     rules=(
         ParamRule("strides", "have one number for each axis of size {size} (got {strides})",
              lambda p: len(p["strides"]) == len(p["size"])),
-        ParamRule("size", "stay within the elements of shape {shape} (got {size})", lambda p: _last_place(p) < elements(p)),
+        ParamRule("size", "stay within the elements of shape {shape} (got {size})",
+             lambda p: _last_place(p) < elements(p)),
     ),
     presets={
         "small": {"shape": [256, 256], "size": [128, 64], "strides": [256, 2]},

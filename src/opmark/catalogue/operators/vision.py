@@ -1,4 +1,5 @@
-"""Sampling an image at points between its pixels: grid_sample, affine_grid, warp_grid, spatial_transformer."""
+"""Sampling an image at points between its pixels (grid_sample, affine_grid, warp_grid, spatial_transformer), and
+correlation of two images."""
 
 from __future__ import annotations
 

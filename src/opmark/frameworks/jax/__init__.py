@@ -1,4 +1,4 @@
-from opmark.frameworks import _TORCH_DTYPES
+from opmark.frameworks import TORCH_DTYPES
 from opmark.plugin import BackendInfo
 
 
@@ -8,7 +8,7 @@ def _jax(device: str, summary: str) -> BackendInfo:
         framework="jax",
         device=device,
         summary=summary,
-        dtypes=_TORCH_DTYPES,
+        dtypes=TORCH_DTYPES,
         loads="opmark.frameworks.jax.backend:JaxBackend",
         differentiates=True,
         requires="jax",

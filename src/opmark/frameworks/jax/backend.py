@@ -24,8 +24,6 @@ from opmark.errors import Unsupported
 from opmark.plugin import BackendInfo, CallCost, Function, HostBackend, Launch, TensorSlot
 from opmark.schema import Compilation, Cost, TensorSpec
 
-# Functions of JAX as compiled programs: each is compiled once, before anything is timed, and says what is in it.
-
 # One task needs few programs at a time; those of earlier tasks only take memory.
 _KEPT = 64
 # Instructions of an optimised program that do no work.
@@ -45,8 +43,8 @@ class Programs:
         self._kept: OrderedDict[str, tuple[Any, Compilation]] = OrderedDict()
 
     def compiled(self, function: Callable[..., Any], given: Sequence[Any]) -> tuple[Any, Compilation]:
-        """(what runs it, what that took when it was compiled). Inputs that it does not use stay inputs, so that the
-        text shows them all."""
+        """(the compiled program, how long compiling took). Inputs that it does not use stay inputs, so that the text
+        shows them all."""
         start = time.perf_counter()
         traced, lowered = _lowered(function, given)
         key = sha256(f"{lowered.as_text()}\n{lowered.out_tree}".encode()).hexdigest()
@@ -68,7 +66,8 @@ def _lowered(function: Callable[..., Any], given: Sequence[Any]) -> tuple[Any, A
 
 
 class CompiledProgram:
-    """A launch of what was compiled: it takes the values anew at every call, and returns when they are computed."""
+    """A launch of a compiled program: it takes the values anew at every call, and returns when the outputs are
+    computed."""
 
     def __init__(
         self, run: Any, places: tuple[TensorSlot, ...], finish: Callable[[Any], Any], compilation: Compilation,
@@ -112,7 +111,7 @@ def values(places: Sequence[TensorSlot]) -> list[Any]:
 
 
 def parted(function: Function, found: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """(outputs, next state) of what a function has returned."""
+    """Split the result of a function into (outputs, next state)."""
     result, state = found if function.state else (found, ())
     return tuple(result) if isinstance(result, list | tuple) else (result,), tuple(state)
 
@@ -122,14 +121,15 @@ def differentiable(value: Any) -> bool:
 
 
 def pulled(function: Function, wanted: Sequence[TensorSlot]) -> Callable[..., Any]:
-    """A function of the same values that returns (outputs with a gradient, pullback to what is wanted, the rest)."""
+    """A function of the same values that returns (outputs with a gradient, pullback to the `wanted` inputs, the
+    rest)."""
     places = [*function.arguments]
     if any(sum(place is one for place in places) != 1 for one in wanted):
         raise Unsupported("the function does not take each input whose gradient is wanted exactly once")
     positions = [next(i for i, place in enumerate(places) if place is one) for one in wanted]
 
     def call(*given: Any) -> Any:
-        def of_wanted(*changed: Any) -> Any:
+        def of_inputs(*changed: Any) -> Any:
             arguments = list(given)
             for position, value in zip(positions, changed, strict=True):
                 arguments[position] = value
@@ -137,7 +137,7 @@ def pulled(function: Function, wanted: Sequence[TensorSlot]) -> Callable[..., An
             others = tuple(out for out in outputs if not differentiable(out))
             return tuple(out for out in outputs if differentiable(out)), (others, state)
 
-        return jax.vjp(of_wanted, *(given[position] for position in positions), has_aux=True)
+        return jax.vjp(of_inputs, *(given[position] for position in positions), has_aux=True)
 
     return call
 
@@ -187,7 +187,7 @@ _CONFIG = {
 
 
 class JaxBackend(HostBackend):
-    """A call is waited for: JAX returns before its work is done, and has no other way to know when it is.
+    """Waits for every call: JAX returns before its work is done, and has no other way to know when it is.
 
     A tensor is a box that holds an array, since an array of JAX never changes.
     """
@@ -215,8 +215,8 @@ class JaxBackend(HostBackend):
         try:
             found = jax.devices(self.info.device)
         except (RuntimeError, AssertionError) as error:  # an assertion where its build has no such platform at all
-            said = str(error).splitlines()
-            return f"jax {jax.__version__} has no {self.info.device} device here" + (f": {said[0]}" if said else "")
+            lines = str(error).splitlines()
+            return f"jax {jax.__version__} has no {self.info.device} device here" + (f": {lines[0]}" if lines else "")
         return None if found else f"jax {jax.__version__} has no {self.info.device} device here"
 
     def environment(self) -> dict[str, Any]:
@@ -232,7 +232,7 @@ class JaxBackend(HostBackend):
         }
 
     def _pool(self) -> int | None:
-        """Threads that XLA computes with, counted by their name; None where nobody tells."""
+        """Number of threads that XLA computes with, counted by their name; None where it is not known."""
         if self._device.platform != "cpu":
             return None
         names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
@@ -272,7 +272,7 @@ class JaxBackend(HostBackend):
         return None if isinstance(value, jax.Array) else f"a {type(value).__name__}, which is no array of JAX"
 
     def poison(self, value: Any) -> None:
-        """There is nothing to overwrite: every call makes new arrays, and none can be changed."""
+        """Do nothing: every call makes new arrays, and none can be changed."""
 
     def copy_into(self, target: Any, source: Any) -> None:
         target.value = _open(source)
@@ -282,7 +282,7 @@ class JaxBackend(HostBackend):
         return lambda: (scratch + 1).block_until_ready()
 
     def count(self, launch: Launch, reads: Sequence[Any]) -> CallCost:
-        """Bytes only. An array of JAX is never a view of another, and never changed in place."""
+        """Count bytes only. An array of JAX is never a view of another, and never changed in place."""
         given = [leaf for leaf in jax.tree.leaves(launch()) if hasattr(leaf, "nbytes")]
         read = sum({id(array): array.nbytes for array in map(_open, reads)}.values())
         return CallCost(Cost(None, int(read), int(sum(array.nbytes for array in given))))
@@ -290,8 +290,9 @@ class JaxBackend(HostBackend):
     def backward(
         self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
     ) -> tuple[Launch, Sequence[Any]]:
-        """The pullback of the function, compiled by itself with what it needs of the forward pass as its inputs; or
-        with `forward` both in one program, which returns the outputs too, so that none of the work is left out."""
+        """Compile the pullback of the function, with the values that it needs of the forward pass as its inputs. With
+        `forward`, compile both into one program, which returns the outputs too, so that none of the work is left
+        out."""
         if not isinstance(launch, CompiledProgram):
             raise Unsupported("JAX differentiates functions, not calls: a callable has no backward phase here")
         function = launch.function
@@ -334,8 +335,8 @@ class JaxBackend(HostBackend):
     def available_bytes(self) -> int | None:
         if self.info.device == "cpu":
             return super().available_bytes()
-        told = {} if self.why_unavailable() else self._device.memory_stats() or {}
-        return int(told["bytes_limit"] - told["bytes_in_use"]) if "bytes_limit" in told else None
+        stats = {} if self.why_unavailable() else self._device.memory_stats() or {}
+        return int(stats["bytes_limit"] - stats["bytes_in_use"]) if "bytes_limit" in stats else None
 
 
 def _open(value: Any) -> Any:

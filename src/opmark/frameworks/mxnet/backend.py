@@ -18,9 +18,9 @@ from opmark.schema.tensor import is_float
 
 
 class MxnetBackend(HostBackend):
-    """Its engine runs what is queued on threads of its own: the caller waits for a latency, and for a throughput only
-    after the last call, as MXNet's users do. An error inside the engine is raised by whoever waits next, so every task
-    waits before it ends."""
+    """Queues calls to MXNet's engine, which runs them on its own threads. The caller waits for each call in a latency,
+    and only after the last call in a throughput, as MXNet's users do. An error inside the engine is raised by the next
+    wait, so every task waits before it ends."""
 
     asynchronous = True
     oom_messages = ("failed to allocate", "out of memory", "std::bad_alloc", "cannot allocate memory")
@@ -59,7 +59,7 @@ class MxnetBackend(HostBackend):
         return tensor.asnumpy()
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
-        """Nothing is compiled: a function becomes a call of it."""
+        """Wrap a function as a call of it: nothing is compiled."""
         return _MxnetCall(built) if isinstance(built, Function) else super().compile(built, inputs)
 
     def dtype(self, value: Any) -> str:
@@ -70,7 +70,7 @@ class MxnetBackend(HostBackend):
         return None if plain else f"a {type(value).__name__}, which is no dense tensor of MXNet"
 
     def poison(self, value: Any) -> None:
-        """An operator does it: a tensor of oneDNN lies in an order of its own, into which nothing can be copied."""
+        """Overwrite by an operator: a tensor of oneDNN has a layout of its own, into which nothing can be copied."""
         dtype = np.dtype(value.dtype)
         if dtype.kind == "f":
             value *= np.nan
@@ -92,8 +92,8 @@ class MxnetBackend(HostBackend):
     def backward(
         self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
     ) -> tuple[Launch, Sequence[Any]]:
-        """One graph, kept. Each launch walks it back and writes the same gradients anew, as MXNet does: nothing adds
-        up or grows."""
+        """Record one graph and keep it. Each launch walks it back and writes the same gradients anew, as MXNet does, so
+        that nothing adds up or grows."""
         launch, gradients = _watched(launch, inputs)
         outputs = _recorded(launch)
         roots = [i for i, out in enumerate(outputs) if is_float(self.dtype(out)) and _is_recorded(out)]
@@ -106,7 +106,7 @@ class MxnetBackend(HostBackend):
         return (step if forward else step.back), heads
 
     def _written(self, step: _MxnetStep, gradient: Any) -> bool:
-        """Whether a pass back comes to it at all."""
+        """Whether the backward pass reaches a tensor at all."""
         self.poison(gradient)
         step.back()
         return not np.isnan(gradient.asnumpy()).all()
@@ -115,7 +115,7 @@ class MxnetBackend(HostBackend):
         return _alike(self.tensor(TensorSpec(tuple(value.shape), self.dtype(value)), seed), value)
 
     def count(self, launch: Launch, reads: Sequence[Any]) -> CallCost:
-        """Bytes only: nobody counts what MXNet computes."""
+        """Count bytes only: MXNet has no counter of operations."""
         found, taken = launch(), {id(tensor): tensor for tensor in reads if isinstance(tensor, mx.nd.NDArray)}
         given = [
             out for out in (found if isinstance(found, list | tuple) else [found]) if isinstance(out, mx.nd.NDArray)
@@ -127,7 +127,8 @@ class MxnetBackend(HostBackend):
         return CallCost(Cost(None, sum(map(_nbytes, taken.values())), written))
 
     def usable(self) -> bool:
-        """An error that is left in the queue belongs to the task that failed, and not to the next."""
+        """Always true, after errors were cleared from the queue: they belong to the task that failed, not to the next
+        one."""
         try:
             self.synchronize()
         except mx.MXNetError:
@@ -140,7 +141,7 @@ def _nbytes(tensor: Any) -> int:
 
 
 def _address(tensor: Any) -> int | None:
-    """The address of its data, once it is there."""
+    """The address of a tensor's data, once it is computed."""
     tensor.wait_to_read()
     place = ctypes.c_void_p()
     mx.base.check_call(mx.base._LIB.MXNDArrayGetData(tensor.handle, ctypes.byref(place)))
@@ -148,7 +149,7 @@ def _address(tensor: Any) -> int | None:
 
 
 class _MxnetCall:
-    """A function over tensors that are there."""
+    """A call of a function on existing tensors."""
 
     def __init__(self, function: Function) -> None:
         self.function: Callable[..., Any] = function.call
@@ -194,7 +195,7 @@ def _recorded(launch: Launch) -> tuple[Any, ...]:
 
 
 def _is_recorded(output: Any) -> bool:
-    """MXNet says so only by refusing."""
+    """Whether a backward pass can start from an output, which MXNet tells only by refusing."""
     try:
         mx.autograd.backward([output], retain_graph=True)
     except mx.MXNetError as error:
@@ -205,7 +206,7 @@ def _is_recorded(output: Any) -> bool:
 
 
 class _MxnetStep:
-    """Forward and backward, as a step of training does them; `back` is the second half, over what was recorded."""
+    """Forward and backward pass, as in a training step; `back` is the second half, over the recorded graph."""
 
     def __init__(
         self, launch: Launch, outputs: tuple[Any, ...], roots: list[int], seeds: list[Any], gradients: list[Any]

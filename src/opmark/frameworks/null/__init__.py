@@ -1,4 +1,4 @@
-from opmark.frameworks import _TORCH_DTYPES
+from opmark.frameworks import TORCH_DTYPES
 from opmark.plugin import BackendInfo
 
 NULL = BackendInfo(
@@ -6,7 +6,7 @@ NULL = BackendInfo(
     framework="null",
     device="none",
     summary="no hardware and a virtual clock: everything but the numbers is real",
-    dtypes=_TORCH_DTYPES,
+    dtypes=TORCH_DTYPES,
     loads="opmark.frameworks.null.backend:NullBackend",
     differentiates=True,
     computes=False,
@@ -17,7 +17,7 @@ NULL_DEVICE = BackendInfo(
     framework="null",
     device="none",
     summary="a device that is not there, with made-up clock, sensors and failures",
-    dtypes=_TORCH_DTYPES,
+    dtypes=TORCH_DTYPES,
     loads="opmark.frameworks.null.backend:NullDevice",
     differentiates=True,
     computes=False,

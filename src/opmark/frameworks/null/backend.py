@@ -1,6 +1,7 @@
-"""A device that is not there: its clock, its sensors and its failures are made up, everything around them is real.
+"""Backends without hardware: tensors without data, launches without work, clocks that are only counted.
 
-OPMARK_NULL_DEVICE names what goes wrong, by comma: a drill for the bad days of a GPU.
+`null-device` also makes up a device with a clock, sensors and failures; OPMARK_NULL_DEVICE lists what goes wrong,
+separated by commas: a drill for the bad days of a GPU.
 """
 
 from __future__ import annotations
@@ -14,15 +15,13 @@ from opmark.errors import TimerFailed
 from opmark.plugin import Activity, DeviceClock, HostBackend, Implementation, Launch, Params, Timer, Trace
 from opmark.schema import SensorReading, TensorSpec
 
-# No hardware: tensors without data, launches without work, a clock that is only counted.
-
 _BYTES_PER_SECOND = 1e11
 _LAUNCH_SECONDS = 1e-6
 _JITTER = 0.005
 
 
 class NullLaunch:
-    """Does nothing, and knows how long that is to take."""
+    """A launch that does nothing, and knows how long it should take."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -41,7 +40,7 @@ IMPLEMENTATIONS = {"*": Implementation("null", _build)}
 
 
 class VirtualTimer:
-    """Time passes only by what launches say they take, with a little seeded jitter."""
+    """A clock that advances by the time that launches say they take, with a little seeded jitter."""
 
     name = "virtual"
     resolution = 1e-9
@@ -60,7 +59,7 @@ class VirtualTimer:
 
 
 class NullBackend(HostBackend):
-    """Tensors are their specs. Nothing is computed, so nothing can be looked at."""
+    """Tensors are their specs. Nothing is computed, so nothing can be read."""
 
     def upload(self, array: Any, dtype: str) -> Any:
         raise TypeError("the null backend has no tensors with values")
@@ -118,7 +117,7 @@ def faults() -> frozenset[str]:
 
 
 class NullDeviceClock(DeviceClock):
-    """Two kernels a call: the second takes a quarter of the time, a little later."""
+    """A made-up device that runs two kernels per call: the second takes a quarter of the time, a little later."""
 
     name = "cupti"
 

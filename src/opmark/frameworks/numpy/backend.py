@@ -20,7 +20,7 @@ def _version(package: str) -> str | None:
 
 
 def _blas() -> str:
-    """NumPy before 1.26 prints it, and tells nobody."""
+    """Name and version of the BLAS of NumPy; unknown before NumPy 1.26, which only prints them."""
     if np.lib.NumpyVersion(np.__version__) < "1.26.0":
         return "unknown"
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
@@ -54,7 +54,7 @@ class NumpyBackend(HostBackend):
         target[...] = source
 
     def count(self, launch: Launch, reads: Sequence[Any]) -> CallCost:
-        """Bytes only: nobody counts what NumPy computes."""
+        """Count bytes only: NumPy has no counter of operations."""
         given = _arrays(launch())
         shared = [array for array in reads if any(np.may_share_memory(out, array) for out in given)]
         written = sum(out.nbytes for out in given if not any(np.may_share_memory(out, array) for array in shared))
@@ -65,7 +65,7 @@ class NumpyBackend(HostBackend):
 
 
 def _writes(launch: Launch, array: Any) -> bool:
-    """Whether a call writes to this array of its own: it then fails where that is not allowed."""
+    """Whether a call writes to this array itself: such a call fails where that is not allowed."""
     if not isinstance(array, np.ndarray) or not array.flags.writeable:
         return False
     array.flags.writeable = False

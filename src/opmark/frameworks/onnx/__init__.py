@@ -1,13 +1,15 @@
-"""Operators of the ONNX table that an engine is known not to take, and why: a plan says so without starting it.
+"""Backends of engines that run ONNX models (ONNX Runtime, OpenVINO, TVM), and the operators that an engine is known not
+to take, with the reason: a plan skips them without starting the engine.
 
-Found by running the whole table with OpenVINO 2026.4 and TVM 0.27. What an engine takes and gets wrong is not in here.
+The list was found by running the whole table with OpenVINO 2026.4 and TVM 0.27. Operators that an engine computes
+wrongly are not in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from opmark.frameworks import _TORCH_DTYPES
+from opmark.frameworks import TORCH_DTYPES
 from opmark.frameworks.numpy import _NUMPY_DTYPES
 from opmark.plugin import BackendInfo
 
@@ -50,7 +52,7 @@ def _onnxruntime(device: str, summary: str) -> BackendInfo:
         framework="onnx",
         device=device,
         summary=summary,
-        dtypes=_TORCH_DTYPES,
+        dtypes=TORCH_DTYPES,
         loads="opmark.frameworks.onnx.onnxruntime:OnnxRuntimeBackend",
         requires="onnxruntime",
         install="pip install 'opmark[onnxruntime]'",
@@ -69,7 +71,7 @@ OPENVINO_CPU = BackendInfo(
     framework="onnx",
     device="cpu",
     summary="OpenVINO on the CPU, from ONNX models",
-    dtypes=_TORCH_DTYPES,
+    dtypes=TORCH_DTYPES,
     loads="opmark.frameworks.onnx.openvino:OpenVinoBackend",
     requires="openvino",
     install="pip install 'opmark[openvino]'",

@@ -1,4 +1,4 @@
-"""ONNX Runtime, from models drawn node by node, on a CPU or a GPU."""
+"""ONNX Runtime on a CPU or a GPU, with models that are built node by node."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ERRORS_ONLY = 3
 
 
 class Tensor:
-    """Memory of ONNX Runtime's own, and a look at it as a NumPy array, also of types that NumPy does not know."""
+    """A tensor in ONNX Runtime's own memory, with a NumPy view of it, also for types that NumPy does not know."""
 
     __slots__ = ("dtype", "shape", "value")
 
@@ -56,7 +56,7 @@ class Tensor:
         self.shape = tuple(value.shape())
 
     def array(self) -> Any:
-        """On a CPU the memory itself; of a device a copy."""
+        """The values: on a CPU a view of the memory, on a device a copy."""
         dtype = numpy_dtype(self.dtype)
         if not prod(self.shape):
             return np.empty(self.shape, dtype)
@@ -67,7 +67,7 @@ class Tensor:
         return np.frombuffer(memory, dtype).reshape(self.shape)
 
     def fill(self, array: Any) -> None:
-        """Bytes as they are: ONNX Runtime takes no arrays of types that NumPy does not know."""
+        """Copy the bytes: ONNX Runtime takes no arrays of types that NumPy does not know."""
         if prod(self.shape):
             known = array.dtype.isbuiltin == 1
             self.value.update_inplace(array if known else array.view(f"u{array.dtype.itemsize}"))
@@ -98,9 +98,10 @@ def _model(nodes: list[Any], inputs: list[Any], output: str) -> Any:
 
 
 class OnnxRuntimeBackend(EngineBackend):
-    """Inputs and outputs stay bound to the session: a call copies nothing, and allocates nothing that has a fixed size.
+    """Keeps inputs and outputs bound to the session: a call copies nothing, and allocates nothing that has a fixed
+    size.
 
-    A run is waited for on a device too: that is what ONNX Runtime does unless it is told not to.
+    A call on a device is waited for too, which is ONNX Runtime's default.
     """
 
     oom_messages = ("failed to allocate memory", "out of memory", "bad allocation")
@@ -161,7 +162,8 @@ class OnnxRuntimeBackend(EngineBackend):
         target.fill(source.array())
 
     def overwrite(self, nbytes: int) -> Launch | None:
-        """On a CPU not by a session: its threads would still be waiting for work when the timed one starts."""
+        """A launch that overwrites the caches. On a CPU no session does it: its threads would still wait for work when
+        the timed one starts."""
         if self.info.device == "cpu":
             return super().overwrite(nbytes)
         scratch = self.tensor(TensorSpec((nbytes // 4,), "float32"), 0)
@@ -181,13 +183,14 @@ class OnnxRuntimeBackend(EngineBackend):
         return options
 
     def _small(self, elements: int = 1) -> Any:
-        """A session that does next to nothing: what is started with the first one is not to be timed."""
+        """A session that does next to nothing, to be run first: its start-up work is then not timed."""
         given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [elements])
         model = _model([helper.make_node("Neg", ["x"], ["y"])], [given], "y")
         return ort.InferenceSession(model.SerializeToString(), self._options(), providers=_PROVIDERS[self.info.device])
 
     def _bound(self, session: Any, inputs: Mapping[str, Any]) -> Any:
-        """Outputs of a known size are made once; of others ONNX Runtime makes new ones at every call."""
+        """A binding of inputs and outputs to a session. Outputs of a known size are made once; ONNX Runtime makes
+        others at every call."""
         binding = session.io_binding()
         for name, tensor in inputs.items():
             binding.bind_ortvalue_input(name, tensor.value)
@@ -201,14 +204,14 @@ class OnnxRuntimeBackend(EngineBackend):
         return binding
 
     def _kernels_of(self, data: bytes, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-        """Found out once for each model: several launches are made of one."""
+        """The kernels of a model, found once for each model: several launches are made of one."""
         mark = sha256(data).digest()
         if mark not in self._kernels:
             self._kernels[mark] = self._profiled(data, inputs)
         return self._kernels[mark]
 
     def _profiled(self, data: bytes, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-        """The kernels of one call, from a session of its own: what is timed is never profiled."""
+        """The kernels of one call, from a session of its own: the timed session is never profiled."""
         with TemporaryDirectory() as folder:
             options = self._options(Path(folder) / "profile")
             session = ort.InferenceSession(data, options, providers=_PROVIDERS[self.info.device])
@@ -224,7 +227,7 @@ class OnnxRuntimeBackend(EngineBackend):
 
 
 class SessionCall:
-    """One call of a session over what is bound to it."""
+    """A call of a session on the tensors that are bound to it."""
 
     __slots__ = ("_binding", "_fixed", "_session", "compilation")
 
@@ -234,13 +237,13 @@ class SessionCall:
         self.compilation = compilation
         self._fixed: Any = None
         if all(isinstance(n, int) for output in session.get_outputs() for n in output.shape):
-            self._fixed = self._given()
+            self._fixed = self._bind_inputs()
 
     def __call__(self) -> Any:
         self._session.run_with_iobinding(self._binding)
-        return self._fixed or self._given()
+        return self._fixed or self._bind_inputs()
 
-    def _given(self) -> Any:
+    def _bind_inputs(self) -> Any:
         outputs = tuple(Tensor(value) for value in self._binding.get_outputs())
         return outputs if len(outputs) > 1 else outputs[0]
 

@@ -64,18 +64,18 @@ class OpenVinoBackend(EngineBackend):
         self._flying: set[Any] = set()
 
     def environment(self) -> dict[str, Any]:
-        told = _properties(self._core.compile_model(_smallest(), "CPU", self._settings))
+        actual = _properties(self._core.compile_model(_smallest(), "CPU", self._settings))
         return {
             "openvino": ov.__version__,
             "device": "cpu",
             "cpu": self._device,
             "capabilities": sorted(self._core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")),
-            "threads": told["INFERENCE_NUM_THREADS"],
-            "streams": told["NUM_STREAMS"],
-            "requests": told["OPTIMAL_NUMBER_OF_INFER_REQUESTS"],
-            "hint": told["PERFORMANCE_HINT"].lower(),
-            "precision": told["INFERENCE_PRECISION_HINT"],
-            "pinning": told["ENABLE_CPU_PINNING"],
+            "threads": actual["INFERENCE_NUM_THREADS"],
+            "streams": actual["NUM_STREAMS"],
+            "requests": actual["OPTIMAL_NUMBER_OF_INFER_REQUESTS"],
+            "hint": actual["PERFORMANCE_HINT"].lower(),
+            "precision": actual["INFERENCE_PRECISION_HINT"],
+            "pinning": actual["ENABLE_CPU_PINNING"],
         }
 
     def upload(self, array: Any, dtype: str) -> Any:
@@ -126,13 +126,13 @@ class OpenVinoBackend(EngineBackend):
         return _Requests(compiled, inputs, compilation, self._flying)
 
     def _refuse_other_threads(self, compiled: Any) -> None:
-        told = int(compiled.get_property("INFERENCE_NUM_THREADS"))
-        if told != self.threads:
-            raise Unsupported(f"{self.threads} threads were asked for, OpenVINO takes {told}")
+        actual = int(compiled.get_property("INFERENCE_NUM_THREADS"))
+        if actual != self.threads:
+            raise Unsupported(f"{self.threads} threads were asked for, OpenVINO takes {actual}")
 
 
 class _Request:
-    """One request, made once."""
+    """A launch of one request, which is made once."""
 
     def __init__(self, compiled: Any, inputs: Mapping[str, Any], compilation: Compilation | None = None) -> None:
         self.compilation = compilation
@@ -156,14 +156,14 @@ class _Request:
         return self._outputs or tuple(map(self._request.get_tensor, self._ports))
 
     def start(self) -> Any:
-        """Start it anew, once it is done."""
+        """Start the request again, once it is done."""
         self._request.wait()
         self._request.start_async()
         return self._request
 
 
 class _Requests:
-    """As many requests as OpenVINO wants at a time, in turn."""
+    """A launch that uses as many requests as OpenVINO wants at a time, in turn."""
 
     def __init__(self, compiled: Any, inputs: Mapping[str, Any], compilation: Compilation, flying: set[Any]) -> None:
         self.compilation = compilation
@@ -189,8 +189,8 @@ def _properties(compiled: Any) -> dict[str, Any]:
         "INFERENCE_NUM_THREADS", "NUM_STREAMS", "OPTIMAL_NUMBER_OF_INFER_REQUESTS", "PERFORMANCE_HINT",
         "ENABLE_CPU_PINNING",
     )  # fmt: skip
-    told = {name: compiled.get_property(name) for name in names}
-    return {**told, "INFERENCE_PRECISION_HINT": compiled.get_property("INFERENCE_PRECISION_HINT").to_string()}
+    actual = {name: compiled.get_property(name) for name in names}
+    return {**actual, "INFERENCE_PRECISION_HINT": compiled.get_property("INFERENCE_PRECISION_HINT").to_string()}
 
 
 class _Layer(NamedTuple):
@@ -199,7 +199,7 @@ class _Layer(NamedTuple):
     kind: str
     how: str
     precision: str
-    """The precision in which it says that it computes: that of its first input, whatever the rest of it does."""
+    """The precision that it reports: that of its first input, whatever the rest of it does."""
     gives: frozenset[str]
     """Types of its outputs."""
 
@@ -226,7 +226,8 @@ def _text(facts: Any, key: str) -> str:
 
 
 def _refuse_folded(compiled: Any) -> None:
-    """A model that does not depend on its inputs is computed while compiling: there would be nothing left to time."""
+    """Raise Unsupported for a model that does not depend on its inputs: it is computed while compiling, and nothing
+    would be left to time."""
     for result in compiled.get_runtime_model().get_results():
         queue, seen = [result], {result.get_friendly_name()}
         while queue:
@@ -241,34 +242,36 @@ def _refuse_folded(compiled: Any) -> None:
 
 
 def _refuse_drawn_once(operators: tuple[str, ...], layers: list[_Layer]) -> None:
-    """Random numbers that only meet constants are folded like these."""
+    """Raise Unsupported for random numbers that only meet constants, which are folded as well."""
     if any(one.startswith(_DRAWS) for one in operators) and not any(layer.kind.startswith(_DRAWS) for layer in layers):
         raise Unsupported("OpenVINO draws its random numbers while compiling: every call gives the same ones")
 
 
 def _refuse_less_precision(read: Any, layers: list[_Layer]) -> None:
-    """OpenVINO computes float64 in float32, int64 in int32 and products of integers in float32, and tells nobody who
-    does not look at what it has compiled.
+    """Raise Unsupported where OpenVINO computes in a narrower type than requested: float64 in float32, int64 in int32,
+    products of integers in float32. Only the compiled model shows it.
 
-    Asked for is what goes in and comes out: constants inside may be of any type. More than that is no fault.
+    The requested types are those of inputs and outputs: constants inside may be of any type. A wider type is no fault.
     """
     computed = {layer.precision for layer in layers if layer.kind not in _MOVES}
     ports = _kinds(read.inputs) | _kinds(read.outputs)
-    asked = ports & _BITS.keys() or {kind for node in read.get_ops() for kind in _kinds(node.outputs())} & _BITS.keys()
-    if "f64" in asked:
-        asked, less = {"f64"}, _narrowed(layers, ports)
-    elif asked:  # the narrowest: where types are mixed, a layer that widens one names the type that it takes
-        less = {p for p in computed & _BITS.keys() if _BITS[p] < min(_BITS[one] for one in asked)}
+    requested = (
+        ports & _BITS.keys() or {kind for node in read.get_ops() for kind in _kinds(node.outputs())} & _BITS.keys()
+    )
+    if "f64" in requested:
+        requested, less = {"f64"}, _narrowed(layers, ports)
+    elif requested:  # the narrowest: where types are mixed, a layer that widens one names the type that it takes
+        less = {p for p in computed & _BITS.keys() if _BITS[p] < min(_BITS[one] for one in requested)}
     else:
-        asked = _kinds(read.inputs)
-        less = computed & _BITS.keys() | ({"i32"} & computed if asked == {"i64"} else set())
+        requested = _kinds(read.inputs)
+        less = computed & _BITS.keys() | ({"i32"} & computed if requested == {"i64"} else set())
     if less:
-        raise Unsupported(f"OpenVINO computes it in {_spelled(less)}, not in {_spelled(asked)}")
+        raise Unsupported(f"OpenVINO computes it in {_spelled(less)}, not in {_spelled(requested)}")
 
 
 def _narrowed(layers: list[_Layer], ports: set[str]) -> set[str]:
-    """Floats of less than 64 bits on the way from one port to another, also where they are only moved; but a layer that
-    is nothing but a conversion may have been asked for between these very types."""
+    """Floats of less than 64 bits on the way from one port to another, also where they are only moved. A layer that is
+    nothing but a conversion does not count: the case may ask for it."""
     seen = {
         kind
         for layer in layers
@@ -285,5 +288,5 @@ def _spelled(kinds: set[str]) -> str:
 def _words(error: Exception) -> str:
     """The message of an error, without the places in OpenVINO's source and the advertisement."""
     lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
-    said = [line for line in lines if not line.startswith(_SAYS_NOTHING) and not line.endswith("with a message:")]
-    return "; ".join(said or lines)[:400]
+    messages = [line for line in lines if not line.startswith(_SAYS_NOTHING) and not line.endswith("with a message:")]
+    return "; ".join(messages or lines)[:400]

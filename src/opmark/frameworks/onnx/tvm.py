@@ -25,7 +25,7 @@ from opmark.schema import Compilation
 @contextmanager
 def _without(module: str) -> Iterator[None]:
     """Hide a module, as if it were not installed. TVM imports torch, which takes seconds, for an exchange of tensors
-    that nobody here asks for, and does without where there is none."""
+    that is not used here, and does without it where it is missing."""
     if module in sys.modules:
         yield
         return
@@ -48,9 +48,9 @@ _ARCHITECTURE = "sm_90"  # where there is no GPU to ask
 
 
 class TvmBackend(EngineBackend):
-    """On a CPU TVM's default is no schedule at all: loops as they are written, on one thread. It says what a tuner
-    starts from, and nothing about what TVM can do. On a GPU code without a schedule is not legal; DLight's rules give
-    it one, as TVM's own pipeline does.
+    """Compiles with TVM's default schedules. On a CPU these are none at all: loops as they are written, on one thread;
+    that is where a tuner starts, and not the best that TVM can do. On a GPU code without a schedule is not legal;
+    DLight's rules give it one, as TVM's own pipeline does.
 
     Inputs are placed beforehand. Outputs are not: TVM's virtual machine takes them from its pool at every call.
     """
@@ -66,10 +66,10 @@ class TvmBackend(EngineBackend):
     def why_unavailable(self) -> str | None:
         if self.asynchronous and not self._device.exist:
             return f"tvm {tvm.__version__} finds no CUDA device"
-        told = _threads()
-        if told != self.threads:
-            wanted = f"{self.threads} threads were asked for, TVM runs {told}"
-            return f"{wanted}: it reads TVM_NUM_THREADS before it starts, and takes no more than there are cores"
+        actual = _threads()
+        if actual != self.threads:
+            mismatch = f"{self.threads} threads were asked for, TVM runs {actual}"
+            return f"{mismatch}: it reads TVM_NUM_THREADS before it starts, and takes no more than there are cores"
         return None
 
     def environment(self) -> dict[str, Any]:
@@ -165,8 +165,8 @@ def _kernels(module: Any) -> tuple[str, ...]:
 
 
 def _refuse_what_tvm_does_not_compute(module: Any) -> None:
-    """A result without inputs is computed while compiling, one that changes nothing is left out, and a few operators
-    are handed to NumPy."""
+    """Raise Unsupported where there is nothing to time: a result without inputs is computed while compiling, one that
+    changes nothing is left out, and a few operators are handed to NumPy."""
     main, called = module["main"], list[str]()
     relax.analysis.post_order_visit(
         main, lambda node: called.append(str(node.global_symbol)) if isinstance(node, relax.ExternFunc) else None
@@ -181,5 +181,5 @@ def _refuse_what_tvm_does_not_compute(module: Any) -> None:
 def _words(error: Exception) -> str:
     """The message of an error: its first line that is no part of a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = [line for line in lines if not line.startswith(("Traceback", "File ", "["))] or lines
-    return f"{type(error).__name__}: {said[0] if said else ''}"[:400]
+    messages = [line for line in lines if not line.startswith(("Traceback", "File ", "["))] or lines
+    return f"{type(error).__name__}: {messages[0] if messages else ''}"[:400]

@@ -1,4 +1,4 @@
-from opmark.frameworks import _TORCH_DTYPES
+from opmark.frameworks import TORCH_DTYPES
 from opmark.plugin import BackendInfo
 
 TENSORFLOW_CPU = BackendInfo(
@@ -6,7 +6,7 @@ TENSORFLOW_CPU = BackendInfo(
     framework="tensorflow",
     device="cpu",
     summary="TensorFlow, tf.function, on the CPU",
-    dtypes=_TORCH_DTYPES,
+    dtypes=TORCH_DTYPES,
     loads="opmark.frameworks.tensorflow.backend:TensorFlowBackend",
     differentiates=True,
     requires="tensorflow",

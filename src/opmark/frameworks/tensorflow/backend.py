@@ -18,17 +18,15 @@ from opmark.errors import Unsupported
 from opmark.plugin import BackendInfo, CallCost, Function, HostBackend, Launch, TensorSlot
 from opmark.schema import Compilation, Cost, TensorSpec
 
-# Launches of TensorFlow, and how they are differentiated: by a tape.
-
 
 class Launched:
-    """Calls with what the boxes hold now."""
+    """A launch that opens its boxes at every call."""
 
     compilation: Compilation | None = None
 
     def __init__(self, call: Callable[..., Any], run: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self.call = call
-        """The function in Python, for whoever differentiates it."""
+        """The Python function, to be differentiated."""
         self._run = run
         self.arguments = arguments
         self.reads = arguments
@@ -39,16 +37,16 @@ class Launched:
 
 
 class GradientStep(Launched):
-    """The gradients of a step. The outputs are computed too: a graph that did not return them would leave them out
-    where no gradient needs them."""
+    """The gradients of a training step. The outputs are computed too: a graph that did not return them would leave them
+    out where no gradient needs them."""
 
     def __call__(self) -> Any:
         return self._run(*[box.value for box in self.arguments])[0]
 
 
 class LaidGradient(TensorSlot):
-    """The gradient of a weight in the layout in which TensorFlow's users keep both: what they would hand to an
-    optimizer. It goes back to the layout of the catalogue only for somebody who looks."""
+    """The gradient of a weight in TensorFlow's layout, as an optimizer would get it. It is converted to the layout of
+    the catalogue only when it is read."""
 
     __slots__ = ("_box",)
 
@@ -57,7 +55,7 @@ class LaidGradient(TensorSlot):
         self._box = box
 
     def plain(self) -> Any:
-        """The gradient in the layout of the catalogue, by the chain rule through what laid the weight out."""
+        """The gradient in the layout of the catalogue, by the chain rule through the change of layout."""
         source = self._box.source.value
         with tf.GradientTape() as tape:
             tape.watch(source)
@@ -66,7 +64,7 @@ class LaidGradient(TensorSlot):
 
 
 class _Marked:
-    """Says of the gradients of a launch which of them are laid out."""
+    """Marks which gradients of a launch are in TensorFlow's layout."""
 
     def __init__(self, launch: Launched, boxes: Sequence[Any]) -> None:
         self._launch = launch
@@ -79,8 +77,8 @@ class _Marked:
 
 
 class Differentiable:
-    """A function whose gradients a tape computes. A sparse gradient (that of a lookup) is made dense, which is what
-    the catalogue means by one; that is part of the launch."""
+    """A function whose gradients a tape computes. A sparse gradient (that of a lookup) is made dense, as the catalogue
+    defines it; that is part of the launch."""
 
     def __init__(self, launch: Launched, wanted: Sequence[int], some: bool) -> None:
         self._call = launch.call
@@ -95,7 +93,8 @@ class Differentiable:
             raise Unsupported("no output of this implementation has a gradient")
 
     def _connected(self, values: Sequence[Any]) -> list[int]:
-        """The outputs that depend on what is wanted: running statistics, for instance, do not."""
+        """The outputs that depend on the inputs whose gradients are computed: running statistics, for instance, do
+        not."""
         variables = [values[i] for i in self.wanted]
         with tf.GradientTape(persistent=True) as tape:
             tape.watch(variables)
@@ -104,8 +103,8 @@ class Differentiable:
         return [i for i, some in zip(self.roots, found, strict=True) if any(each is not None for each in some)]
 
     def forward(self, *values: Any) -> list[Any]:
-        """The outputs that are gone back from. The others are not for a function of its own that is kept on a tape:
-        the way back would take a gradient of zeros for each of them."""
+        """The outputs that the backward pass starts from. Others are left out of a function of its own that is kept on
+        a tape: the backward pass would take a gradient of zeros for each of them."""
         return self._with_gradient(flat(self._call(*values)))
 
     def _with_gradient(self, outputs: Sequence[Any]) -> list[Any]:
@@ -153,8 +152,8 @@ _ONCE = (
 
 
 class TensorFlowBackend(HostBackend):
-    """Calls are done when they return: execution is synchronous, also inside a function. Tensors cannot be changed, so
-    inputs are held in boxes that a launch opens anew at every call."""
+    """Runs calls synchronously, also inside a function. Tensors cannot be changed, so inputs are held in boxes that a
+    launch opens anew at every call."""
 
     oom_errors = (MemoryError, tf.errors.ResourceExhaustedError)
     oom_messages = ("oom when allocating", "out of memory", "bad_alloc", "failed to allocate memory")
@@ -205,7 +204,7 @@ class TensorFlowBackend(HostBackend):
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
         function = built if isinstance(built, Function) else _function(built)
-        with self._said_plainly():
+        with self._translate_errors():
             if self.info.way != "eager":
                 return self._traced(function)
             launch = Launched(function.call, function.call, function.arguments)
@@ -213,8 +212,9 @@ class TensorFlowBackend(HostBackend):
             return launch
 
     @contextmanager
-    def _said_plainly(self) -> Iterator[None]:
-        """Say what TensorFlow lacks without the stack of Python that it puts in front of its reason."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Turn errors about missing kernels into Unsupported, without the Python stack that TensorFlow puts before its
+        reason."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -227,7 +227,7 @@ class TensorFlowBackend(HostBackend):
             raise Unsupported(f"TensorFlow: {str(error).partition('. ')[0]}") from None
 
     def _traced(self, function: Function, kind: type[Launched] | None = None) -> Launched:
-        """Traced, then run once: a graph is optimized when it first runs."""
+        """Trace a function, then run it once: a graph is optimized when it first runs."""
         start = time.perf_counter()
         xla = self.info.way == "xla"
         specs = [tf.TensorSpec(box.value.shape, box.value.dtype) for box in function.arguments]
@@ -258,13 +258,13 @@ class TensorFlowBackend(HostBackend):
         return None if plain else f"a {type(value).__name__}, which is no dense tensor with values"
 
     def poison(self, value: Any) -> None:
-        """Nobody can write to a tensor of TensorFlow, so what it held is never taken for new."""
+        """Do nothing: a tensor of TensorFlow cannot be written, so old values are never taken for new ones."""
 
     def copy_into(self, target: Any, source: Any) -> None:
         target.value = source.value
 
     def overwrite(self, nbytes: int) -> Launch:
-        """Read, then written: to memory that the allocator hands out again after every call."""
+        """A launch that reads, then writes to memory that the allocator hands out again after every call."""
         with self.placing():
             scratch = tf.zeros((nbytes,), tf.uint8)
         return partial(tf.bitwise.invert, scratch)
@@ -272,19 +272,19 @@ class TensorFlowBackend(HostBackend):
     def backward(
         self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
     ) -> tuple[Launch, Sequence[Any]]:
-        """A tape does it. A traced function is traced with its gradient; an eager step records and walks back at every
-        call."""
+        """Differentiate by a tape. A traced function is traced with its gradient; an eager step records and walks back
+        at every call."""
         assert isinstance(launch, Launched)
         sources = [getattr(box, "source", box) for box in launch.arguments]
         wanted = [i for box in inputs for i, source in enumerate(sources) if source is box]
         if len(wanted) < len(inputs):
             raise Unsupported("this implementation does not take every input whose gradient is wanted")
-        with self.placing(), self._said_plainly():
+        with self.placing(), self._translate_errors():
             differentiable = Differentiable(launch, wanted, some)
         outputs = flat(launch())
         seeds = [self._like(out, seed + i) if i in differentiable.roots else None for i, out in enumerate(outputs)]
         given = tuple(box for box in seeds if box is not None)
-        with self.placing(), self._said_plainly():
+        with self.placing(), self._translate_errors():
             made = self._step(differentiable, given) if forward else self._walk(differentiable, given)
         return differentiable.marked(made), seeds
 
@@ -298,8 +298,8 @@ class TensorFlowBackend(HostBackend):
         return self._traced(Function(step, arguments), GradientStep)
 
     def _walk(self, differentiable: Differentiable, seeds: tuple[Any, ...]) -> Launched:
-        """One forward pass on a tape that is kept; each launch walks it back. Of a traced function the way back is a
-        graph as well, which is traced by the first walk."""
+        """Record one forward pass on a tape that is kept; each launch walks it back. For a traced function the backward
+        pass is a graph as well, which the first walk traces."""
         start = time.perf_counter()
         forward: Any = differentiable.forward
         if self.info.way != "eager":
@@ -327,7 +327,7 @@ class TensorFlowBackend(HostBackend):
         return launch
 
     def count(self, launch: Launch, reads: Sequence[Any]) -> CallCost:
-        """Bytes only: nobody counts what a call of TensorFlow computes."""
+        """Count bytes only: TensorFlow has no counter of operations."""
         given = [_nbytes(value) for value in flat(launch()) if isinstance(value, tf.Tensor)]
         read = {id(value): _nbytes(value) for value in map(_open, reads)}
         return CallCost(Cost(None, sum(read.values()), sum(given)))
@@ -335,10 +335,10 @@ class TensorFlowBackend(HostBackend):
 
 def _reason(error: Any) -> str:
     lines = (line.strip() for line in str(error).splitlines())
-    said = [line for line in lines if line and not line.startswith(_STACK)]
-    if not said:
+    messages = [line for line in lines if line and not line.startswith(_STACK)]
+    if not messages:
         return type(error).__name__
-    return _MARKS.sub("", " ".join(said[:2]) if said[0].endswith(":") else said[0]).strip()
+    return _MARKS.sub("", " ".join(messages[:2]) if messages[0].endswith(":") else messages[0]).strip()
 
 
 def _open(value: Any) -> Any:
@@ -365,7 +365,7 @@ def _function(call: Any) -> Function:
 
 
 def _is_constant(graph: Any) -> bool:
-    """Whether nothing that comes out depends on the values of what goes in, nor is drawn anew."""
+    """Whether the outputs neither depend on the values of the inputs nor are random."""
     seen, found = set(), [tensor.op for tensor in graph.outputs]
     while found:
         op = found.pop()
@@ -378,7 +378,7 @@ def _is_constant(graph: Any) -> bool:
 
 
 def _is_folded(nodes: Sequence[Any]) -> bool:
-    """Whether optimizing has left nothing of a graph but constants that are handed out."""
+    """Whether optimizing has left nothing of a graph but constants."""
     constants = {node.name for node in nodes if node.op == "Const"}
     results = [node.input[0].partition(":")[0] for node in nodes if node.op == "_Retval"]
     return bool(results) and constants.issuperset(results)

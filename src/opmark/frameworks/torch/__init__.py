@@ -1,4 +1,4 @@
-from opmark.frameworks import _TORCH_DTYPES
+from opmark.frameworks import TORCH_DTYPES
 from opmark.plugin import BackendInfo
 
 
@@ -8,7 +8,7 @@ def _torch(device: str, summary: str) -> BackendInfo:
         framework="torch",
         device=device,
         summary=summary,
-        dtypes=_TORCH_DTYPES,
+        dtypes=TORCH_DTYPES,
         loads="opmark.frameworks.torch.backend:TorchBackend",
         differentiates=True,
         requires="torch",
@@ -30,7 +30,7 @@ def _torch_compile(device: str, summary: str) -> BackendInfo:
         framework="torch",
         device=device,
         summary=summary,
-        dtypes=_TORCH_DTYPES,
+        dtypes=TORCH_DTYPES,
         loads="opmark.frameworks.torch.compile:TorchCompileBackend",
         differentiates=True,
         requires="torch",

@@ -48,7 +48,8 @@ _NOT_THERE = (
 
 
 class TorchBackend(Backend):
-    """Sensors of an NVIDIA GPU are NVML's, found by the `gpu_uuid` in the environment."""
+    """Runs launches eagerly on one device of torch. NVML reads the sensors of an NVIDIA GPU, which is found by the
+    `gpu_uuid` in the environment."""
 
     oom_errors = (MemoryError, torch.OutOfMemoryError)
     oom_messages = _OUT_OF_MEMORY
@@ -117,7 +118,7 @@ class TorchBackend(Backend):
         return (host.float() if lacks else host).numpy()
 
     def tensor(self, spec: TensorSpec, seed: int) -> Any:
-        """Drawn on the device: uploading large tensors would take longer than measuring them."""
+        """Make a tensor on the device: uploading large tensors would take longer than measuring them."""
         if spec.place != "device":
             there = self.tensor(replace(spec, place="device"), seed).cpu()
             return there.pin_memory() if spec.place == "pinned" else there
@@ -153,7 +154,7 @@ class TorchBackend(Backend):
         return str(value.dtype).removeprefix("torch.")
 
     def deferred(self, value: Any) -> str | None:
-        """A subclass of a tensor may do its work only when somebody looks."""
+        """Why an output is not computed yet: a subclass of a tensor may do its work only when it is read."""
         plain = type(value) in (torch.Tensor, torch.nn.Parameter)
         return None if plain else f"a {type(value).__name__}, which may be computed only when it is looked at"
 
@@ -171,7 +172,8 @@ class TorchBackend(Backend):
     def backward(
         self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
     ) -> tuple[Launch, Sequence[Any]]:
-        """One graph, kept; each launch walks it back and returns new gradients, so nothing adds up or grows."""
+        """Record one graph and keep it. Each launch walks it back and returns new gradients, so that nothing adds up or
+        grows."""
         for tensor in inputs:
             tensor.requires_grad_(True)
         with torch.enable_grad():
@@ -243,7 +245,7 @@ class TorchBackend(Backend):
 
     @contextmanager
     def annotated(self, name: str) -> Iterator[None]:
-        """Ranges belong to a thread, so the backward pass is not to go to one of its own."""
+        """Annotate a range of a profile. Ranges belong to a thread, so the backward pass stays on this one."""
         marks = torch.cuda.nvtx.range(name) if self._device == "cuda" else nullcontext()
         with torch.autograd.set_multithreading_enabled(False), torch.profiler.record_function(name), marks:
             yield
@@ -258,7 +260,8 @@ class TorchBackend(Backend):
 def _gradients(
     roots: tuple[Any, ...], seeds: tuple[Any, ...], inputs: tuple[Any, ...], *, keep: bool
 ) -> tuple[Any, ...]:
-    """The engine itself: `torch.autograd.grad` does the same after checks in Python that import SymPy, for seconds."""
+    """Compute gradients by torch's engine. `torch.autograd.grad` does the same after checks in Python that import
+    SymPy, which takes seconds."""
     found: tuple[Any, ...] = _engine_run_backward(roots, seeds, keep, False, inputs, False, accumulate_grad=False)
     return found
 
@@ -316,16 +319,16 @@ def _with_flops(launch: Launch) -> tuple[Any, int | None]:
 
 
 def _leave_dynamo_out(mode: Any) -> None:
-    """torch imports its compiler, which takes a second, only to switch it off for a mode. Where nothing is compiled
-    the mode's own function will do: it is put where torch keeps the one that is switched off."""
+    """Keep torch from importing its compiler, which takes a second, only to switch it off for a mode: where nothing is
+    compiled, the mode's own function is put where torch keeps the one that is switched off."""
     plain = getattr(mode.__torch_dispatch__, "__wrapped__", None)
     if plain is not None:
         plain.__dict__.setdefault("__dynamo_disable", plain)
 
 
 def _tensors(value: Any) -> list[Any]:
-    """The dense ones, however deep they are nested; of others (sparse, or a promise of zeros) nobody knows where their
-    data lies."""
+    """The dense tensors in a value, however deep they are nested. It is not known where others (sparse, or a promise of
+    zeros) keep their data."""
     if isinstance(value, torch.Tensor):
         return [value] if value.layout == torch.strided and not value._is_zerotensor() else []
     if isinstance(value, dict):
@@ -341,8 +344,8 @@ def _device_type(device: str) -> str:
 
 
 def _take_own_device(device: str) -> None:
-    """Each of several processes on a host takes a device of its own, as launchers number them, or the only one it
-    sees."""
+    """Select the device of this process: of several processes on a host each takes its own, as launchers number them,
+    or the only one that it sees."""
     rank = os.environ.get("LOCAL_RANK", "")
     if device not in ("cpu", "none", "mps") and rank.isdecimal() and _module(device).is_available():
         _module(device).set_device(int(rank) % _module(device).device_count())

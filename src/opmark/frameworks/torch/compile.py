@@ -1,4 +1,4 @@
-"""PyTorch, compiled: what the eager backends launch goes through torch.compile, as a whole."""
+"""PyTorch with torch.compile: the launches of the eager backends, each compiled as a whole."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from opmark.frameworks.torch.backend import TorchBackend
 from opmark.plugin import BackendInfo, CallCost, Launch
 from opmark.schema import Compilation
 
-# A key for launches that may share compiled code: they have everything in common but the data of their tensors.
-
 _DEEPEST = 12
-"""Something that holds itself would never end."""
+"""Levels to look into: a value that contains itself would never end."""
 
 
 def kind(value: Any, deep: int = _DEEPEST) -> Any:
-    """Equal for launches of the same function on tensors of the same shapes, types and places, with the same numbers
-    beside them. Nothing else is equal to what it cannot look into."""
+    """A key for launches that may share compiled code: equal for the same function on tensors of the same shapes, types
+    and places, with the same other values. A value that cannot be looked into is only equal to itself."""
     if isinstance(value, torch.Tensor):
         return (value.dtype, tuple(value.shape), _strides(value), value.device, value.requires_grad)
     if isinstance(value, bool | int | float | complex | str | torch.dtype | torch.device | None):
@@ -60,7 +58,7 @@ def _parts(value: Any) -> Iterable[Any] | None:
 
 
 class _Itself:
-    """Equal to the same object only, also where that has equality of its own, or no hash."""
+    """Is equal to the same object only, also where that object has an equality of its own, or no hash."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -91,7 +89,7 @@ class Compiled(partial[Any]):
     eager: Launch
     """The launch that was compiled."""
     make_eager: Callable[[], Launch] | None = None
-    """Makes the same without a compiler, of a backward pass."""
+    """Makes the same backward pass without a compiler."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +152,7 @@ class TorchCompileBackend(TorchBackend):
     def backward(
         self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
     ) -> tuple[Launch, Sequence[Any]]:
-        """Compiled again, with gradients: what is saved for the way back changes what is made of the way there."""
+        """Compile the launch again, with gradients: saving values for the backward pass changes the forward pass."""
         phase, of = "both" if forward else "backward", _Parts.of(launch)
         walk = partial(super().backward, inputs=inputs, seed=seed, forward=forward, some=some)
         steps = self._graphs_of_the_device(phase)
@@ -167,13 +165,13 @@ class TorchCompileBackend(TorchBackend):
         made = self._found((phase, kind(of.one.eager)), run, phase, {})
         with inductor.compiling():
             back, seeds = walk(of.through(made.call, steps=steps))
-        told = Compiled(back)
-        told.compilation = made.compilation
-        told.make_eager = lambda: walk(of.eager())[0]
-        return told, seeds
+        compiled_back = Compiled(back)
+        compiled_back.compilation = made.compilation
+        compiled_back.make_eager = lambda: walk(of.eager())[0]
+        return compiled_back, seeds
 
     def count(self, launch: Launch, reads: Sequence[Any]) -> CallCost:
-        """torch counts calls of operators; compiled code makes none."""
+        """Count the eager launch: torch counts calls of operators, and compiled code makes none."""
         assert isinstance(launch, Compiled)
         return super().count(launch.make_eager() if launch.make_eager else launch.eager, reads)
 
@@ -181,7 +179,8 @@ class TorchCompileBackend(TorchBackend):
         return self._device == "cuda" and self._mode == "max-autotune" and phase != "backward"
 
     def _found(self, key: Any, run: inductor.Run, phase: str, inputs: Mapping[str, Any]) -> _CompiledLaunch:
-        """Compiled for launches of this kind, now or before; this one has been called, and needs nothing more."""
+        """The compiled code for launches of this kind, compiled now or before. This launch has been called, and needs
+        nothing more."""
         calls = _CALLS_TO_RECORD if self._graphs_of_the_device(phase) else 1
         made = self._made.get(key)
         if made is not None:
@@ -208,7 +207,7 @@ class TorchCompileBackend(TorchBackend):
         return self._made[key]
 
     def _changes(self, launch: Launch, inputs: Mapping[str, Any], kept: Mapping[str, Any]) -> tuple[str, ...]:
-        """The inputs that one call writes to, found out by looking: not every function that changes a tensor counts
+        """The inputs that one call writes to, found by comparing them: not every function that changes a tensor reports
         it."""
         self._restore(inputs, kept)
         with inductor.compiling():
@@ -230,8 +229,8 @@ class TorchCompileBackend(TorchBackend):
 
 
 def _plain(built: Any) -> Any:
-    """The launch as something that torch.compile looks into: neither a subclass of `partial` nor a method that a tensor
-    is bound to, whose function takes the tensor instead."""
+    """The launch in a form that torch.compile can look into: neither a subclass of `partial` nor a bound method of a
+    tensor, whose function takes the tensor instead."""
     function, *owner = _unbound(built.func if isinstance(built, partial) else built)
     if isinstance(built, partial):
         return partial(function, *owner, *built.args, **built.keywords)
@@ -246,7 +245,7 @@ def _unbound(function: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A compiled launch, and what is made of its result."""
+    """A compiled launch whose result is processed further."""
 
     one: Compiled
     flat: Callable[[Any], Any] | None
@@ -259,14 +258,14 @@ class _Parts:
         return partial(self.flat, self.one.eager) if self.flat else self.one.eager
 
     def through(self, call: Any, *, steps: bool) -> Launch:
-        """The same by another compiled function. `steps`: each call begins a step of training."""
+        """The same launch by another compiled function. `steps`: each call begins a step of training."""
         other = Compiled(_step, call, *self.one.args) if steps else Compiled(call, *self.one.args)
         other.__dict__.update(self.one.__dict__)
         return partial(self.flat, other) if self.flat else other
 
 
 def _step(call: Any, launch: Any) -> Any:
-    """A graph of the device may then reuse the memory of the step before, whose results nobody needs any more."""
+    """Begin a step of training: a graph of the device may then reuse the memory of the step before."""
     torch.compiler.cudagraph_mark_step_begin()
     return call(launch)
 

@@ -1,4 +1,5 @@
-"""A CUDA device's own account of what it did: CUPTI through torch's profiler, events behind a queue, graphs."""
+"""Times work on a CUDA device by the device's own records: CUPTI through torch's profiler, events behind a queue, and
+graphs."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ class CudaClock(DeviceClock):
         return replay
 
     def _check_complete(self, graph: Any, launches: Sequence[Launch]) -> None:
-        """The graph runs as much as the launches do, as far as the profiler tells."""
+        """Check that the graph runs as many kernels as the launches, as far as the profiler reports them."""
         try:
             due = sum(map(len, self.trace(launches, None, 0.0).calls))
             found = len(self.trace([graph.replay], None, 0.0).calls[0])
@@ -102,7 +103,7 @@ class CudaClock(DeviceClock):
 
 
 def _hold(seconds: float) -> None:
-    """Keep the device busy, so that what follows is queued when it gets to it."""
+    """Keep the device busy, so that the next launches are queued before it gets to them."""
     if seconds > 0:
         torch.cuda._sleep(int(seconds * _CYCLES))
 
@@ -115,17 +116,17 @@ def _captured(launches: Sequence[Launch]) -> tuple[Any, list[Any]]:
             launch()
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with torch.cuda.graph(graph):
             outputs = [launch() for launch in launches]
-    if any("empty" in str(warning.message) for warning in said):
+    if any("empty" in str(warning.message) for warning in caught):
         raise WrongResult("the captured graph is empty: the calls launch nothing on their stream")
     return graph, outputs
 
 
 def _check_written(graph: Any, outputs: Any, expected: Any) -> None:
-    """Poisoned first: what the replay does not write stays poisoned."""
+    """Check that a replay writes its outputs, which are poisoned first."""
     for output, due in zip(_tensors(outputs), _tensors(expected), strict=True):
         poison(output)
         graph.replay()
@@ -135,7 +136,8 @@ def _check_written(graph: Any, outputs: Any, expected: Any) -> None:
 
 
 def poison(value: Any) -> None:
-    """Not-a-number, or what is furthest from data; a tensor that repeats its elements belongs to somebody else."""
+    """Overwrite an output with NaN, or the value furthest from data. A tensor that repeats its elements is left alone:
+    its memory belongs to another."""
     value = value.data
     if any(stride == 0 and size > 1 for stride, size in zip(value.stride(), value.shape, strict=True)):
         return
@@ -157,7 +159,8 @@ class _Mark(NamedTuple):
 
 
 def _by_call(events: Sequence[Any], calls: int) -> Trace:
-    """Work belongs to the call during which it was launched, by whatever thread; the harness's own to nobody."""
+    """Assign activities to the calls during which they were launched, by whatever thread. The harness's own work
+    belongs to no call."""
     marks = _marks(events)
     marked = sum(mark.call >= 0 for mark in marks)
     if marked != calls:

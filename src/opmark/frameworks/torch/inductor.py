@@ -1,5 +1,5 @@
-"""torch.compile, asked what it does: what it was given, what it made of it, how long that took with empty caches and
-with filled ones. Its caches are of this process alone."""
+"""Records what torch.compile does: the graphs that it gets, the kernels that it makes, and the time with empty and with
+filled caches. Its caches belong to this process alone."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ _RECOMPILE_LIMIT = 256
 _CACHES = "TORCHINDUCTOR_CACHE_DIR"
 
 Run = Callable[[Callable[..., Any]], Any]
-"""Calls, in full, what is to be compiled: run(compiled)."""
+"""Calls everything that is to be compiled: run(compiled)."""
 
 
 def set_up() -> None:
-    """From now on nothing is compiled, and nothing falls back to eager, without an error that says so."""
+    """Configure torch.compile: recompilation and fallback to eager raise an error."""
     # Inductor compiles in this process: others that it starts would still be there while something is measured.
     torch._inductor.config.compile_threads = 1
     torch._dynamo.config.recompile_limit = _RECOMPILE_LIMIT
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     torch._dynamo.config.suppress_errors = False
-    # A graph that is walked back many times has to keep what it has saved.
+    # A graph that is walked back many times has to keep its saved tensors.
     torch._functorch.config.donated_buffer = False
     torch.compiler.set_stance("fail_on_recompile")
 
 
 def variables() -> dict[str, str]:
-    """Variables of the user that change what is compiled, and how; without those that are set here."""
+    """Variables of the user that change compilation, without those that are set here."""
     return {
         name: value
         for name, value in sorted(os.environ.items())
@@ -67,34 +67,35 @@ def variables() -> dict[str, str]:
 
 
 def compiled(mode: str, device: str, run: Run, synchronize: Callable[[], Any], calls: int) -> tuple[Any, Compilation]:
-    """(the compiled function of a launch, what it took): once with empty caches, once more with what is left of that.
+    """(the compiled function of a launch, how long compiling took): once with empty caches, once more with those that
+    the first time has filled.
 
-    Everything is compiled after so many calls.
+    Everything is compiled after `calls` calls.
     """
     _warm_up(device)
     _fresh_caches()
-    told = Recording(mode)
-    with told.listening():
-        cold = _seconds(told, run, synchronize, calls)[1]
-    if not told.graphs:
-        raise Unsupported(f"torch.compile left it to eager: {told.why_not()}")
+    recording = Recording(mode)
+    with recording.listening():
+        cold = _seconds(recording, run, synchronize, calls)[1]
+    if not recording.graphs:
+        raise Unsupported(f"torch.compile left it to eager: {recording.why_not()}")
     again = Recording(mode)
     with again.listening():
         call, cached = _seconds(again, run, synchronize, calls)
     return call, Compilation(
         cold,
         cached,
-        graphs=told.graphs,
-        breaks=tuple(told.breaks),
-        operators=tuple(told.operators),
-        kernels=tuple(told.kernels),
+        graphs=recording.graphs,
+        breaks=tuple(recording.breaks),
+        operators=tuple(recording.operators),
+        kernels=tuple(recording.kernels),
         cache=again.cache(),
     )
 
 
-def _seconds(told: Recording, run: Run, synchronize: Callable[[], Any], calls: int) -> tuple[Any, float]:
-    """(the compiled function, seconds of the first calls beyond what calls take later on)."""
-    call, taken = told.function(), []
+def _seconds(recording: Recording, run: Run, synchronize: Callable[[], Any], calls: int) -> tuple[Any, float]:
+    """(the compiled function, seconds that the first calls took more than later ones)."""
+    call, taken = recording.function(), []
     for _ in range(calls + 2):
         started = time.perf_counter()
         run(call)
@@ -104,7 +105,8 @@ def _seconds(told: Recording, run: Run, synchronize: Callable[[], Any], calls: i
 
 
 class Recording(torch._TorchCompileInductorWrapper):  # type: ignore[misc]
-    """Inductor in a mode of its own, with notes of what it was given and what it made of it."""
+    """Compiles with Inductor in a mode of its own, and records the operators that it gets and the kernels that it
+    makes."""
 
     def __init__(self, mode: str) -> None:
         super().__init__(mode, None, False)
@@ -120,7 +122,7 @@ class Recording(torch._TorchCompileInductorWrapper):  # type: ignore[misc]
         return super().__call__(model, inputs, **options)
 
     def function(self) -> Any:
-        """A function of a launch, with code of its own: torch counts and forgets by code."""
+        """A function that calls a launch, with a code object of its own: torch counts and forgets by code object."""
         own = FunctionType(_call.__code__.replace(), globals(), "call")
         return torch._dynamo.optimize(backend=self, dynamic=False)(own)
 
@@ -149,17 +151,17 @@ class Recording(torch._TorchCompileInductorWrapper):  # type: ignore[misc]
             patch.object(compile_fx, "_compile_fx_inner", lower),
             patch.object(GraphLowering, "save_output_code", made),
             compiling(),
-            _telling(),
+            _translate_errors(),
         ):
             yield
         self.hits = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
-        # Counted once for each function that it happened inside of: by what is said, each is there once.
+        # A break is counted once for each function around it; by its reason it is there once.
         self.breaks = [_reason(why) for why in counters["graph_break"]]
 
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Something may be compiled inside, apart from the mode that places new tensors, which no launch is called in."""
+    """Allow compiling inside, and leave the mode that places new tensors, in which no launch is called."""
     with torch.compiler.set_stance("default"):
         if torch._C._len_torch_function_stack():
             with _pop_mode_temporarily():
@@ -169,8 +171,8 @@ def compiling() -> Iterator[None]:
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
-    """The compiler's failures, with what they are about: that stands on a later line."""
+def _translate_errors() -> Iterator[None]:
+    """Raise the compiler's failures with their reason, which stands on a later line."""
     try:
         yield
     except InductorError as error:
@@ -184,7 +186,7 @@ def _telling() -> Iterator[None]:
 
 
 def forget() -> None:
-    """Everything that was compiled; what is called after this is compiled anew."""
+    """Forget everything that was compiled: later calls are compiled anew."""
     torch._dynamo.reset()
 
 
@@ -193,7 +195,7 @@ def _call(launch: Any) -> Any:
 
 
 def _operators(model: Any) -> Iterator[str]:
-    """The operators of a graph before it was taken apart, without those that only hold it together."""
+    """Names of the operators of a graph before it was decomposed, without those that only hold it together."""
     for node in model.graph.nodes:
         name = str(node.meta.get("original_aten") or node.target)
         if node.op == "call_function" and not _GLUE.search(name):
@@ -211,8 +213,9 @@ def _reason(text: str) -> str:
 
 @cache
 def _warm_up(device: str) -> None:
-    """What the first compilation of a process takes beyond its own work is no part of any operator: which instructions
-    there are, headers, modules that are loaded late. torch keeps some of it in a folder of the machine."""
+    """Compile something first: the first compilation of a process also finds out which instructions there are, reads
+    headers and loads modules late, which is no part of any operator. torch keeps some of it in a folder of the
+    machine."""
     if device == "cpu":
         pick_vec_isa()
     _fresh_caches()

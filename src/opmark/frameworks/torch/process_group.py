@@ -1,4 +1,4 @@
-"""torch.distributed: several processes as one world, with whatever engine torch has for their device."""
+"""Joins several processes to one world by torch.distributed, with the engine that torch has for their device."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tenso
 
 
 class TorchTeam:
-    """Data goes through the engine of the device. What ranks tell each other about it goes through a group of its own,
-    on the host, so that it never waits behind data."""
+    """A process group. Data goes through the engine of the device; messages about it go through a group on the host, so
+    that they never wait behind data."""
 
     def __init__(self, device: str, world: World, announce: Announce) -> None:
         if not dist.is_available():
@@ -64,7 +64,7 @@ class TorchTeam:
         dist.destroy_process_group()
 
     def _divided(self, size: int) -> Peers:
-        """Every rank makes every group, its own or not: torch wants it so."""
+        """Make all subgroups: torch wants every rank to make every group, its own or not."""
         world = self._world
         if size == world.size:
             return Peers(world.rank, size, 0, dist.group.WORLD)

@@ -1,4 +1,4 @@
-from opmark.frameworks import _TORCH_DTYPES
+from opmark.frameworks import TORCH_DTYPES
 from opmark.plugin import BackendInfo
 
 TRITON_CUDA = BackendInfo(
@@ -6,7 +6,7 @@ TRITON_CUDA = BackendInfo(
     framework="triton",
     device="cuda",
     summary="kernels written in Triton, launched from PyTorch, on an NVIDIA or AMD GPU",
-    dtypes=_TORCH_DTYPES,
+    dtypes=TORCH_DTYPES,
     loads="opmark.frameworks.triton.backend:TritonBackend",
     requires="triton",
     install="pip install triton",

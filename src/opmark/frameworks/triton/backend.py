@@ -28,7 +28,7 @@ class _CompiledKernel:
 
 
 class TritonBackend(TorchBackend):
-    """A kernel is compiled, and tuned where it has something to choose from, at its first launch: in `compile`."""
+    """Compiles a kernel, and tunes one that has several configurations, at its first launch in `compile`."""
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
@@ -50,7 +50,7 @@ class TritonBackend(TorchBackend):
         return launch
 
     def _compiled(self, built: Launch) -> _CompiledKernel:
-        """Once with empty caches, once more with what is left on disk; what was tuned stays tuned."""
+        """Compile once with empty caches, and once more with the cache on disk; tuning is not repeated."""
         folder = cache_folder.fresh()
         triton.runtime.driver.active.get_current_device()  # what Triton builds for itself is no part of any kernel
         self._forget()
@@ -89,7 +89,7 @@ class TritonBackend(TorchBackend):
 
 @contextmanager
 def _compiled_kernels() -> Iterator[dict[str, Any]]:
-    """The kernels that Triton compiles meanwhile, by name."""
+    """Collect the names of the kernels that Triton compiles meanwhile."""
     found: dict[str, Any] = {}
 
     def note(*_: Any, fn: Any, **__: Any) -> None:

@@ -1,1 +1,1 @@
-"""ByteMicroPerf's command line, of all three generations: launch.py of 2024, 2025 and 2026."""
+"""ByteMicroPerf: its workloads, its reports, and its command line of 2024, 2025 and 2026 (launch.py)."""

@@ -1,4 +1,4 @@
-"""Shapes in files of ByteMicroPerf's first generation: listed, given by dimension, or as the sizes of products."""
+"""Axes in files of ByteMicroPerf: shapes of the first generation, and objects whose lists multiply."""
 
 from __future__ import annotations
 

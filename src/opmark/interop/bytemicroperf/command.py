@@ -1,4 +1,4 @@
-"""opmark micro-perf: ByteMicroPerf's launch.py, measured by opmark."""
+"""opmark micro-perf: ByteMicroPerf's launch.py, measured by opmark. Reports are written while the run goes on."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from opmark.schema.machine import Peaks
 from opmark.schema.workload import VERSION
 from opmark.units import count_noun
 
-# Writes the report tree while the run goes on: when a task's last case is done, and every few seconds.
+# The report tree is written while the run goes on: when a task's last case is done, and every few seconds.
 
 _WRITE_INTERVAL = 5.0
 

@@ -212,8 +212,9 @@ class DispatchedTokens(Field):
         ranks = Ranks().read(given, op)["ranks"]
         tokens, topk = sizes_of(given, ("num_tokens", "topk"))
         if tokens < ranks:
-            raise PointRefused(f"argument `num_tokens`: expected at least one for each of {ranks} ranks, got `{tokens}`",
-                          "num_tokens")  # fmt: skip
+            raise PointRefused(
+                f"argument `num_tokens`: expected at least one for each of {ranks} ranks, got `{tokens}`", "num_tokens"
+            )
         check_value("topk", "size", topk, FEW)
         return {"ranks": ranks, "num_tokens": tokens // ranks, "topk": topk, "num_experts": _count_experts(ranks, topk)}
 
@@ -260,6 +261,6 @@ FORMS = (
     Form("all_reduce_h2d", "all_reduce_h2d", (Ranks(), DTYPE, BUFFER, PINNED), note=_OVERLAP),
     Form("host2device", "host2device", (Ranks(1), DTYPE, BUFFER, PINNED)),
     Form("device2host", "device2host", (Ranks(1), DTYPE, BUFFER, PINNED)),
-    Form("moe_dispatch_tokens", "moe_dispatch", (DispatchedTokens(), ValueField("hidden_size"), Dtype(default="bfloat16"),
-         Constant("imbalance", value=0.1)), arg_type="llm", note=_DISPATCH),
+    Form("moe_dispatch_tokens", "moe_dispatch", (DispatchedTokens(), ValueField("hidden_size"),
+         Dtype(default="bfloat16"), Constant("imbalance", value=0.1)), arg_type="llm", note=_DISPATCH),
 )  # fmt: skip

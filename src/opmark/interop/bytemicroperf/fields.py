@@ -1,4 +1,4 @@
-"""Fields: how arguments of ByteMicroPerf become parameters of opmark, and back."""
+"""Fields: how arguments of ByteMicroPerf become parameters of opmark, and back; their values are checked here."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from opmark.errors import InvalidParameter, nearest
 from opmark.plugin.param import REQUIRED, Param
 from opmark.plugin.registry import operator
 from opmark.schema.tensor import DTYPES
-
-# Checks values of ByteMicroPerf's arguments; errors name the argument.
 
 Arguments = Mapping[str, Any]
 """Arguments of one point, by ByteMicroPerf's names."""

@@ -1,4 +1,5 @@
-"""ByteMicroPerf's basic operators, of all three generations."""
+"""Forms: how ByteMicroPerf writes an operator, and which operator of opmark it means. Here are its basic operators, of
+all three generations."""
 
 from __future__ import annotations
 
@@ -26,8 +27,6 @@ from opmark.interop.bytemicroperf.fields import (
     sizes_of,
 )
 from opmark.plugin.registry import operator
-
-# Form: one way to write an operator of ByteMicroPerf, and the operator of opmark that it means.
 
 
 @dataclass(frozen=True)
@@ -128,8 +127,11 @@ class Cast(Field):
             return {"to": dtype_of("dst_dtype", given["dst_dtype"])}
         source = dtype_of("dtype", given.get("dtype"))
         if source not in _CASTS:
-            raise PointRefused(f"argument `dtype`: expected one of {', '.join(_CASTS)}, got `{given['dtype']}`", "dtype",
-                          "or name the target type with `dst_dtype`")  # fmt: skip
+            raise PointRefused(
+                f"argument `dtype`: expected one of {', '.join(_CASTS)}, got `{given['dtype']}`",
+                "dtype",
+                "or name the target type with `dst_dtype`",
+            )
         return {"to": _CASTS[source]}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
@@ -197,11 +199,13 @@ _NORM = (DTYPE, SAME_RESULT, Only("add_residual", value=False))
 _INT8_NOTE = "gemm in int8 is quant_matmul here: one scale per row and column, the result in bfloat16"
 
 FORMS = (
-    Form("gemm", "quant_matmul", (ValueField("M", "num_tokens"), ValueField("K", "hidden_size"), ValueField("N", "new_hidden_size"),
-         DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")), lambda given: _is_int8(given) and "M" in given,
+    Form("gemm", "quant_matmul", (ValueField("M", "num_tokens"), ValueField("K", "hidden_size"),
+         ValueField("N", "new_hidden_size"), DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")),
+         lambda given: _is_int8(given) and "M" in given,
          exported=False, tagged=True, note=_INT8_NOTE),
-    Form("gemm", "quant_matmul", (ValueField("num_tokens"), ValueField("sp_size", optional=True), ValueField("hidden_size"),
-         ValueField("new_hidden_size"), DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")), _is_int8, "llm",
+    Form("gemm", "quant_matmul", (ValueField("num_tokens"), ValueField("sp_size", optional=True),
+         ValueField("hidden_size"), ValueField("new_hidden_size"), DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")),
+         _is_int8, "llm",
          exported=False, tagged=True, note=_INT8_NOTE),
     Form("gemm", "matmul", (OwnTokens("M"), ValueField("hidden_size", "K"), ValueField("new_hidden_size", "N"), DTYPE,
          SAME_RESULT), has("num_tokens"), "llm", exported=False, tagged=True),
@@ -211,12 +215,12 @@ FORMS = (
     *(Form(name, name, (ROWS, DTYPE, Constant("keepdims", value=True))) for name in ("reduce_max", "reduce_min",
                                                                                       "reduce_sum")),
     Form("topk", "topk", (ROWS, ValueField("k"), DTYPE)),
-    Form("rms_norm", "add_rms_norm", (ValueField("num_tokens"), ValueField("sp_size", optional=True), ValueField("hidden_size"),
-         DTYPE, SAME_RESULT, WITH_RESIDUAL),
+    Form("rms_norm", "add_rms_norm", (ValueField("num_tokens"), ValueField("sp_size", optional=True),
+         ValueField("hidden_size"), DTYPE, SAME_RESULT, WITH_RESIDUAL),
          lambda given: _adds_residual(given) and "num_tokens" in given, "llm", exported=False, tagged=True,
          note="rms_norm with add_residual is add_rms_norm here, which also returns the sum"),
-    Form("rms_norm", "add_rms_norm", (ValueField("batch_size", "num_tokens"), ValueField("dim_size", "hidden_size"), DTYPE,
-         SAME_RESULT, WITH_RESIDUAL), _adds_residual, exported=False, tagged=True,
+    Form("rms_norm", "add_rms_norm", (ValueField("batch_size", "num_tokens"), ValueField("dim_size", "hidden_size"),
+         DTYPE, SAME_RESULT, WITH_RESIDUAL), _adds_residual, exported=False, tagged=True,
          note="rms_norm with add_residual is add_rms_norm here, which also returns the sum"),
     Form("rms_norm", "rms_norm", (TokenRows(), *_NORM), has("num_tokens"), "llm", exported=False, tagged=True),
     Form("rms_norm", "rms_norm", (ROWS, *_NORM)),
@@ -241,7 +245,8 @@ FORMS = (
     *(Form(task, op, (ROWS, DTYPE)) for task, op in _ROW_OPERATORS.items()),
     Form("unique", "unique", (ROWS, DTYPE, Constant("repeats", value=128)),
          note="unique: each element occurs 128 times on average"),
-    Form("hash_table", "hash_table", (ValueField("entries"), ValueField("dim"), ValueField("batch"), ValueField("lookups"), DTYPE)),
+    Form("hash_table", "hash_table", (ValueField("entries"), ValueField("dim"), ValueField("batch"),
+         ValueField("lookups"), DTYPE)),
 )  # fmt: skip
 
 OTHER_NAMES = {

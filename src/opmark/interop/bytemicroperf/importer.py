@@ -1,4 +1,4 @@
-"""Reads workload files of ByteMicroPerf: recognises the generation, then reads object by object."""
+"""Reads workload files of ByteMicroPerf, as JSON or CSV: recognises the generation, then reads object by object."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from opmark.interop.bytemicroperf.forms import OTHER_NAMES, Form
 from opmark.interop.bytemicroperf.operators import ARGUMENTS, BETWEEN_DEVICES, FORMS, NAMES, forms_of, task_from_name
 from opmark.schema import Entry, Imported, ImportProblem
 from opmark.units import count_noun
-
-# Turns points into entries; points that are refused for one reason are one problem with their number.
 
 ARG_TYPES = ("default", "llm", "batch_llm", "llm_batch")
 
@@ -111,8 +109,11 @@ def _choose_form(forms: Sequence[Form], point: Arguments) -> Form:
     kind = point.get("arg_type", "default")
     if kind not in ARG_TYPES:
         near = nearest(str(kind), ARG_TYPES)
-        raise PointRefused(f"argument `arg_type`: expected one of {', '.join(ARG_TYPES[:3])}, got {quote(kind)}", "arg_type",
-                      f"did you mean `{near}`?" if near else "")  # fmt: skip
+        raise PointRefused(
+            f"argument `arg_type`: expected one of {', '.join(ARG_TYPES[:3])}, got {quote(kind)}",
+            "arg_type",
+            f"did you mean `{near}`?" if near else "",
+        )
     return next((form for form in forms if form.when(point)), forms[-1])
 
 

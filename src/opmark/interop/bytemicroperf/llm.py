@@ -26,8 +26,6 @@ from opmark.interop.bytemicroperf.fields import (
 from opmark.interop.bytemicroperf.forms import ROWS, Form, has
 from opmark.units import count_noun
 
-# Fields of attention: how many tokens each sequence has, and what its cache is made of.
-
 _Q, _CACHE = ("q_len", "q_seq_len"), ("cache_len",)
 
 
@@ -58,8 +56,10 @@ class Lengths(Field):
             batch = check_value("batch_size", "size", given.get("batch_size", 1), FEW)
             return {"batch": batch, **self._q(given), **self._cache(given)}
         if not all(lists) or len({len(numbers) for numbers in lists}) > 1:
-            raise PointRefused("arguments `q_lens` and `cache_lens`: expected a number for each sequence, as many in both, "
-                          f"got {' and '.join(str(len(numbers)) for numbers in lists)}")  # fmt: skip
+            raise PointRefused(
+                "arguments `q_lens` and `cache_lens`: expected a number for each sequence, as many in both, "
+                f"got {' and '.join(str(len(numbers)) for numbers in lists)}"
+            )
         batch = len(lists[0])
         if given.get("batch_size", batch) != batch:
             raise PointRefused(f"argument `batch_size`: expected {batch} as in the lists of lengths, "
@@ -179,8 +179,11 @@ class CacheDtype(Field):
             return {"cache_dtype": "same"}
         cache, tokens = dtype_of(name, given[name]), dtype_of("dtype", given.get("dtype", self.default))
         if cache not in (tokens, "int8"):
-            raise PointRefused(f"argument `{name}`: `{op}` has a cache of int8, or of the type of its tokens ({tokens}); "
-                          f"got {quote(given[name])}", name)  # fmt: skip
+            raise PointRefused(
+                f"argument `{name}`: `{op}` has a cache of int8, or of the type of its tokens ({tokens}); "
+                f"got {quote(given[name])}",
+                name,
+            )
         return {"cache_dtype": "same" if cache == tokens else "int8"}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
@@ -281,8 +284,9 @@ FORMS = (
          ValueField("norm_head_num", "norm_heads", kind="count", optional=True), FLOAT, SAME_RESULT, NormWeights()),
     _llm("head_rms_norm_dynamic_quant", *TOKENS, ValueField("head_num", "heads", also=("total_head_num",)), HEAD_DIM,
          FLOAT, TO_INT8),
-    _llm("qk_rms_norm", *TOKENS, Q_HEADS, ValueField("kv_head_num", "kv_heads"), ValueField("qk_head_dim", also=("head_dim",)),
-         ValueField("v_head_dim", also=("head_dim",)), FLOAT, SAME_RESULT, NormWeights()),
+    _llm("qk_rms_norm", *TOKENS, Q_HEADS, ValueField("kv_head_num", "kv_heads"),
+         ValueField("qk_head_dim", also=("head_dim",)), ValueField("v_head_dim", also=("head_dim",)),
+         FLOAT, SAME_RESULT, NormWeights()),
     _llm("rotary_embedding", *SEQUENCES, Q_HEADS, ValueField("kv_head_num", "kv_heads"), HEAD_DIM,
          ValueField("rope_offset", kind="count", optional=True), ValueField("rope_dim", kind="count", optional=True),
          Unused(("block_size", "block_table", "slot_mapping")), FLOAT, SAME_RESULT),

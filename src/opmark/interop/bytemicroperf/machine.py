@@ -1,4 +1,4 @@
-"""Placement of a run: its device, processors and environment variables, all restored afterwards."""
+"""The machine of a run: its device, processors, chip and ranks. Environment variables are restored afterwards."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _find_chip(known: Sequence[Peaks], name: str, path: Path, say: Callable[[str
     return None
 
 
-# Limits the ranks of communication to the number of devices, or to the list of `--device`.
+# Ranks of communication are limited to the number of devices, or to the list of `--device`.
 
 _RANKS = "ranks"
 

@@ -1,4 +1,5 @@
-"""ByteMicroPerf's names: its tasks by generation and group, and opmark's cases in its terms."""
+"""ByteMicroPerf's names: the forms of all its operators, its tasks by generation and group, and opmark's cases in its
+terms."""
 
 from __future__ import annotations
 
@@ -16,8 +17,6 @@ from opmark.interop.bytemicroperf.fields import PointRefused, split_rows
 from opmark.interop.bytemicroperf.forms import OTHER_NAMES, Form
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Case
-
-# Cases of opmark as operators and arguments of ByteMicroPerf, for the exporters.
 
 
 class ForeignCase(NamedTuple):

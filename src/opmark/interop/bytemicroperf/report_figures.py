@@ -1,4 +1,4 @@
-"""The figures of one row of communication or transfers in ByteMicroPerf's reports, with those of every rank."""
+"""The figures of one row in ByteMicroPerf's reports; for communication and transfers also those of every rank."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from opmark.errors import UserError, nearest
 from opmark.interop.opperf import sizes
-from opmark.interop.opperf import sizes as finish
 from opmark.interop.opperf.operators import OPERATORS
 from opmark.interop.opperf.rows import Inputs, Meaning, OpperfRow, meaning
 from opmark.schema.tensor import DTYPES
@@ -114,8 +113,8 @@ def _creation() -> Iterator[Class]:
 
 
 def _block(
-    name: str, category: str, row: OpperfRow, shape: list[int], options: Mapping[str, Any] | None = None, *, label: str = "",
-    times: tuple[int, int] = (10, 50), module: str = "gluon.nn",
+    name: str, category: str, row: OpperfRow, shape: list[int], options: Mapping[str, Any] | None = None, *,
+    label: str = "", times: tuple[int, int] = (10, 50), module: str = "gluon.nn",
 ) -> Class:  # fmt: skip
     inputs = _defaults({"data": shape}, options or {}, backward=True, start="data_")
     label = f"Gluon_Imperative_{label or name}"
@@ -169,10 +168,10 @@ def _windows() -> Iterator[Class]:
     window = _rename("padding", pool_size="kernel", strides="stride", layout="in:NCW,NCHW")
     for kind, rank in (("Max", 1), ("Max", 2), ("Avg", 1), ("Avg", 2)):
         shape, layout = (_IMAGES, "NCHW") if rank > 1 else (_SIGNALS, "NCW")
-        row = OpperfRow(f"{kind.lower()}_pool{rank}d", pooled, window, finish=finish.stride_of_window)
-        sizes: dict[str, Any] = {"pool_size": [2, 2], "strides": None, "padding": [0, 0]}
-        sizes = sizes if rank > 1 else {"pool_size": 2, "strides": None, "padding": 0}
-        yield _block(f"{kind}Pool{rank}D", "gluon_nn_pooling", row, shape, {**sizes, "layout": layout}, times=(5, 25))
+        row = OpperfRow(f"{kind.lower()}_pool{rank}d", pooled, window, finish=sizes.stride_of_window)
+        sides: dict[str, Any] = {"pool_size": [2, 2], "strides": None, "padding": [0, 0]}
+        sides = sides if rank > 1 else {"pool_size": 2, "strides": None, "padding": 0}
+        yield _block(f"{kind}Pool{rank}D", "gluon_nn_pooling", row, shape, {**sides, "layout": layout}, times=(5, 25))
         row = OpperfRow(f"global_{kind.lower()}_pool{rank}d", pooled, {"layout": "in:NCW,NCHW"})
         yield _block(f"Global{kind}Pool{rank}D", "gluon_nn_pooling", row, shape, {"layout": layout}, times=(5, 25))
 

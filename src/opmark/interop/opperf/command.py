@@ -1,4 +1,4 @@
-"""opmark opperf: the command line of MXNet's opperf.py."""
+"""opmark opperf: the command line of MXNet's opperf.py, with its progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Records as results of opperf: forward and backward of the same inputs are one result, under opperf's names."""
+"""Records as results of opperf: JSON, and tables in Markdown and CSV.
+
+Forward and backward of the same inputs are one result, under opperf's names. Failures are included with reasons.
+"""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def _quote(value: Any) -> str:
     return "nothing" if value is None else f"`{short}`"
 
 
-# Turns one operator of opperf with one set of inputs into an entry of a workload.
+# One operator of opperf with one set of inputs becomes an entry of a workload.
 
 _CALL = {"args", "kwargs", "build"}
 

@@ -1,4 +1,4 @@
-"""Messages about doubtful numbers on standard error: which, why, and the command that shows more."""
+"""Measures entries as opperf would: its backend, its number of calls, its large tensors; and names doubtful numbers."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _largest(operator: Operator, params: dict[str, object]) -> int:
     return max(largest_input, count_elements(operator, params) - sum(spec.elements for spec in specs.values()))
 
 
-# Measures entries in one run, with as many calls as opperf would make.
+# Entries are measured in one run, with as many calls as opperf would make.
 
 TIMEOUT = 600.0
 """Seconds per task; generous, because a hundred large products take long on a CPU."""

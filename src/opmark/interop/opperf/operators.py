@@ -172,7 +172,9 @@ def _indexing() -> Mapping[str, OpperfRow | tuple[OpperfRow, ...]]:
         "take": OpperfRow(
             "take", {"a|data": "*shape", "indices": "*index_shape"}, {"axis": "axis", "mode": ""}, needed=2
         ),
-        "where": OpperfRow("where", {"x": "*shape", "y": "*shape", "condition": "*condition"}, finish=sizes.check_condition),
+        "where": OpperfRow(
+            "where", {"x": "*shape", "y": "*shape", "condition": "*condition"}, finish=sizes.check_condition
+        ),
         "fill_element_0index": OpperfRow(
             "scatter", {"lhs": "*shape", "mhs": "...", "rhs": "..."}, fixed={"length": 1, "axis": 1}
         ),

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "run_config": "library",
+    "create_bench_config": "library",
+    "create_op_args": "library",
+    "create_op_info": "library",
+    "create_type": "library",
     "ParamOptions": "options",
     "CaseResult": "results",
-    "create_bench_config": "library",
-    "create_op_info": "library",
-    "create_op_args": "library",
-    "create_type": "library",
 }
 
 
@@ -38,6 +38,7 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     """Load names on their first use, because `opmark param -h` needs none of them."""
+    name = "ParamOptions" if name == "Options" else name  # its name in 0.8
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

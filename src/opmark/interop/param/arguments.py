@@ -259,7 +259,7 @@ _TYPES: dict[str, Callable[[Spec, Draw, str], Any]] = {
 }
 
 
-# Checks that data from iterators and generators of plug-ins is plain: data that JSON can hold.
+# Data from iterators and generators of plug-ins must be plain: data that JSON can hold.
 
 
 def is_plain(node: Any) -> bool:

@@ -1,4 +1,5 @@
-"""Turns the specs of one operator into entries: its build, its arguments, and its gradients."""
+"""Turns the specs of one operator of PARAM into entries: the callable that it means, its build, its arguments, and its
+gradients."""
 
 from __future__ import annotations
 
@@ -21,8 +22,6 @@ from opmark.plugin import Operator
 from opmark.schema import Entry
 from opmark.schema.arguments import placeholders, tensors
 from opmark.schema.tensor import is_float
-
-# PARAM's operators as callables of opmark: in-place methods, TorchScript schemas, and two networks.
 
 MODELS = {
     "pytorch:alex_net": "opmark.interop.param.library:AlexNet",

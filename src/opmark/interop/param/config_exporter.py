@@ -1,4 +1,4 @@
-"""Cases as specs of PARAM: `8x64 float32 0..1` is {"type": "tensor", "dtype": "float", "shape": [8, 64]}."""
+"""Cases as a config of PARAM: `8x64 float32 0..1` is {"type": "tensor", "dtype": "float", "shape": [8, 64]}."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Expands `__range__` and `__copy__` of PARAM specs, in PARAM's order: the last argument changes fastest."""
+"""Expands PARAM specs: `__range__` and `__copy__`, its data generators and its iterators.
+
+The order is PARAM's: the last argument changes fastest.
+"""
 
 from __future__ import annotations
 

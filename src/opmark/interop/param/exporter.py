@@ -1,4 +1,5 @@
-"""Lines of PARAM's result file, one per case. Figures that PARAM does not have are under `opmark`."""
+"""A stored run as PARAM's result file and run options: one line per case. Figures that PARAM does not have are under
+`opmark`."""
 
 from __future__ import annotations
 

@@ -25,8 +25,6 @@ from opmark.plugin.registry import operator as find_operator
 from opmark.plugin.registry import plugins
 from opmark.schema import Entry, Imported, ImportProblem
 
-# Keeps the specs of a PARAM file as they are written, because `opmark param` repeats them in its results.
-
 
 class CaseSpecs(NamedTuple):
     """The specs of one case, as the iterators of its operator yielded them."""
@@ -70,7 +68,7 @@ def keep(path: Path, source: str, specs: CaseSpecs) -> None:
         kept[str(path), source.rpartition("#")[2]] = specs
 
 
-# Reads a PARAM file operator by operator: each input of each build is an entry, or a problem with its place.
+# A PARAM file is read operator by operator: each input of each build is an entry, or a problem with its place.
 
 # Iterators get a device, but none of PARAM's own uses it.
 _DEFAULT_DEVICE = "cpu"

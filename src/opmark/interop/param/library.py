@@ -1,4 +1,4 @@
-"""Runs a config of PARAM from Python and returns its results as objects."""
+"""PARAM from Python: runs a config and returns its results as objects, and helps to write configs in code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of PARAM's command line as arguments of `opmark.run`."""
+"""The options of PARAM's command line, as arguments of `opmark.run`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any
 
 from opmark.errors import UnknownName, UserError
 from opmark.interop.visible_devices import select_device
-
-# Backends of opmark for the torch devices of PARAM's `-d`.
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ def device_of(text: str, *, compiled: bool = False) -> Device:
 
     With `compiled`, the backend is the one of the same device that uses torch.compile.
     """
-    from opmark.plugin.registry import backends
+    from opmark.plugin.registry import backends  # not needed for `-h`, which is to be quick
 
     known = backends()
     if text in known:

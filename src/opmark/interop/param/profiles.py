@@ -55,7 +55,7 @@ def make_profilings(given: argparse.Namespace, stem: str) -> list[Profiling]:
 
 def _check(profiling: Profiling) -> None:
     """Report a missing profiler before anything is measured."""
-    profiler, name = profiling.chosen(), profiling.profiler
+    profiler, name = profiling.find_profiler(), profiling.profiler
     try:
         profiler.command(Watched((), (), Path(name), profiling.bin or "", profiling.args))
     except FileNotFoundError as error:

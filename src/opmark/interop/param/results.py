@@ -1,4 +1,4 @@
-"""Runs a PARAM config, from a file or a dictionary, and returns results in the order of the config."""
+"""Runs a PARAM config, from a file or a dictionary, and returns and writes results in the order of the config."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from opmark.schema.options import Source
 from opmark.schema.workload import VERSION
 from opmark.units import seconds
 
-# Selects cases by PARAM's op_run_id, as in `torch.add|0|0|1_2`, of `--resume-id` and `--stop-id`.
+# Cases are selected by PARAM's op_run_id, as in `torch.add|0|0|1_2`, of `--resume-id` and `--stop-id`.
 
 
 def select_range(places: Sequence[ConfigPosition], resume_id: str | None, stop_id: str | None) -> slice:
@@ -360,7 +360,7 @@ class ParamLog:
             print(message, file=sys.stderr, flush=True)
 
 
-# Reports cases in a given order while their records come in another one.
+# Cases are reported in a given order while their records come in another one.
 
 
 class HasCases(Protocol):

@@ -20,7 +20,7 @@ from opmark.plugin.registry import operator as find_operator
 from opmark.runner.guests.placement import worker_command
 from opmark.runner.worker_process import environ_for
 from opmark.schema.messages import Side
-from opmark.worker.side import apply_side, belongs
+from opmark.worker.process_setup import apply_side, belongs
 
 Origin = Literal["opmark", "repository", "elsewhere"]
 _TIMEOUT = 120.0
@@ -34,16 +34,16 @@ def confirm_origin(side: Side, ops: Iterable[str]) -> None:
     """
     if side.checkout is None:
         return
-    told = _ask(side, sorted(set(ops)))
-    if told["astray"]:
-        module, file = next(iter(told["astray"].items()))
+    answer = _inspect_modules(side, sorted(set(ops)))
+    if answer["astray"]:
+        module, file = next(iter(answer["astray"].items()))
         raise UserError(
             f"{side.name}: `{module}` was loaded from {file} and not from the revision, which lies in "
             f"{side.checkout.root}: both sides would be the same code",
             "something finds it by an absolute path: an import hook of an installation, or a change of sys.path",
         )
-    if not told["inside"] and not told["failed"]:
-        files = "; ".join(f"{name}: {file}" for name, file in told["named"].items()) or "nothing"
+    if not answer["inside"] and not answer["failed"]:
+        files = "; ".join(f"{name}: {file}" for name, file in answer["named"].items()) or "nothing"
         raise UserError(
             f"{side.name}: nothing that is measured comes from this repository: {files}",
             "--rev compares revisions of a module of yours, as in `opmark ab --rev HEAD~1 my_module:f --args ...`, or "
@@ -52,12 +52,12 @@ def confirm_origin(side: Side, ops: Iterable[str]) -> None:
 
 
 def origins(side: Side, ops: Iterable[str]) -> dict[str, list[Origin]]:
-    """For each operator, where the files lie that say what it does. Operators that cannot be imported are left out."""
-    found: dict[str, list[Origin]] = _ask(side, sorted(set(ops)))["origins"]
+    """For each operator, where the files of its code are. Operators that cannot be imported are left out."""
+    found: dict[str, list[Origin]] = _inspect_modules(side, sorted(set(ops)))["origins"]
     return found
 
 
-def _ask(side: Side, ops: list[str]) -> Any:
+def _inspect_modules(side: Side, ops: list[str]) -> Any:
     info, place = find_backend(side.backend), side.checkout
     roots = {"root": place.root, "instead_of": place.instead_of} if place else {}
     try:
@@ -69,20 +69,20 @@ def _ask(side: Side, ops: list[str]) -> Any:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise UserError(f"{side.name}: importing it takes longer than {_TIMEOUT:.0f} s") from None
-    told = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
-    if not told:  # it died, as a worker would: the record says how
+    answer = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
+    if not answer:  # it died, as a worker would: the record says how
         return {"astray": {}, "inside": [], "failed": {"": done.stderr}, "named": {}, "origins": {}}
-    return json.loads(told[-1].removeprefix(_MARK))
+    return json.loads(answer[-1].removeprefix(_MARK))
 
 
 def main(backend: str) -> None:
     apply_side()
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     failed: dict[str, str] = {}
     named: dict[str, str] = {}
-    root, own = asked.get("root", ""), asked.get("instead_of", "")
+    root, own = request.get("root", ""), request.get("instead_of", "")
     origin: dict[str, list[Origin]] = {}
-    for op in asked["ops"]:
+    for op in request["ops"]:
         try:
             loaded = _load(op, backend)
             named[op] = _file(sys.modules.get(loaded[0]))
@@ -93,8 +93,8 @@ def main(backend: str) -> None:
     files = {name: file for name, file in modules.items() if file}
     inside = [name for name, file in files.items() if root and belongs(file, root)]
     astray = {name: file for name, file in files.items() if own and name not in inside and belongs(file, own)}
-    told = {"inside": inside, "astray": astray, "failed": failed, "named": named, "origins": origin}
-    print(f"\n{_MARK}{json.dumps(told)}")
+    answer = {"inside": inside, "astray": astray, "failed": failed, "named": named, "origins": origin}
+    print(f"\n{_MARK}{json.dumps(answer)}")
 
 
 def _origin(module: str, root: str) -> Origin:

@@ -1,4 +1,4 @@
-"""Two sides measured in turns, A B B A A B B A ..., each turn in a fresh process, until the cases are decided."""
+"""Measures two sides in turns, A B B A A B B A ..., each turn in a fresh process, until the cases are decided."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Turn:
 
 @dataclass(frozen=True)
 class TurnSchedule:
-    """How many turns to take, and who is told."""
+    """How many turns to take, and whom to tell about them."""
 
     settled_cases: Callable[[], set[str]]
-    """Compares what is stored so far; returns the ids of the cases that more pairs would tell nothing new about."""
+    """Compares the records so far; returns the ids of the cases that more pairs would not change."""
     options: WorkerOptions
     max_pairs: int = STAGES[-1]
     budget: float = 900.0
@@ -53,14 +53,14 @@ def stages(max_pairs: int) -> list[int]:
 def run_turns(
     sides: tuple[Side, Side], plans: tuple[Plan, Plan], schedule: TurnSchedule
 ) -> Iterator[tuple[int, Record]]:
-    """(side, record) as they come. The caller stores one before it asks for the next.
+    """Yield (side, record) as they come. The caller stores one before it asks for the next.
 
     A case leaves when it is decided, or when a side could not do it: once on each side is then enough. It is over after
     the last stage, or when the budget would not do for one more pair.
     """
     _refuse_absent(sides)
-    yield from _skipped(sides, plans)
-    left = _on_both(plans)
+    yield from _skipped_records(sides, plans)
+    left = _common_cases(plans)
     since, longest, pair = schedule.clock(), 0.0, 0
     for until in stages(schedule.max_pairs):
         while pair < until and left:
@@ -99,14 +99,14 @@ def _run_pair(
             yield side, record
 
 
-def _on_both(plans: tuple[Plan, Plan]) -> set[str]:
+def _common_cases(plans: tuple[Plan, Plan]) -> set[str]:
     a, b = ({task.case.id for task in plan.tasks} for plan in plans)
     return a & b
 
 
-def _skipped(sides: tuple[Side, Side], plans: tuple[Plan, Plan]) -> Iterator[tuple[int, Record]]:
+def _skipped_records(sides: tuple[Side, Side], plans: tuple[Plan, Plan]) -> Iterator[tuple[int, Record]]:
     """Skipped records: a case that cannot run on one side is not measured on the other, and both say why."""
-    both = _on_both(plans)
+    both = _common_cases(plans)
     for side, plan in enumerate(plans):
         reasons = {record.task.case.id: record for record in plans[1 - side].skipped}
         for record in plan.skipped:

@@ -1,4 +1,5 @@
-"""The environments of `opmark env`: virtual environments in one folder, each with a file that describes it."""
+"""The environments of `opmark env`: virtual environments in one folder, the recipes they are made from, and questions
+to their interpreters."""
 
 from __future__ import annotations
 
@@ -253,7 +254,7 @@ def inspect_interpreter(python: str, modules: tuple[str, ...]) -> Interpreter:
     return convert(json.loads(answers[-1].removeprefix(_MARK)), Interpreter)
 
 
-# Recipes of environments: which packages are installed, from recipes.yaml or from the user.
+# Recipes of environments: which packages are installed, from environments.yaml or from the user.
 
 WORKER_REQUIREMENTS = ("msgspec>=0.19", "psutil>=5.9")
 """Packages that a worker needs in every environment."""

@@ -1,6 +1,7 @@
-"""Folders of links that lend opmark, its plug-ins and the few packages that a worker needs to a guest's interpreter.
+"""Chooses the interpreter of a backend's worker, and lends opmark, its plug-ins and a few packages to a guest's.
 
-Nothing is installed into a guest that is given by path. The folders hold links: a guest runs what its parent runs.
+Nothing is installed into a guest that is given by path. Folders of links are put on its import path: a guest runs what
+its parent runs.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def _fetch_packages(guest: Interpreter) -> Path:
     return place
 
 
-# The interpreter that a backend's worker runs in: this one, the one that was named, or that of its environment.
+# The interpreter of a backend's worker: this one, the one that was named, or that of an environment.
 
 _BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 _NEEDED = ("numpy", *WORKER_PACKAGES)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from opmark.plugin import Watched
-from opmark.runner.profilers.program import find
+from opmark.runner.profilers.program import find_program
 from opmark.schema import KernelMetrics
 
 _COLUMNS = ("range", "kernel")
@@ -31,27 +31,27 @@ class Command:
                 text = word.replace("{program}", shlex.join(watched.program))
                 words.append(text.replace("{output}", str(watched.stem)))
         first, *rest = words
-        return [find(first, watched.bin or first, ()), *watched.args, *rest]
+        return [find_program(first, watched.bin or first, ()), *watched.args, *rest]
 
     def file(self, stem: Path) -> Path:
-        """The first that it wrote, one that can be read before any other."""
+        """The first file that it wrote; files that can be read come first."""
         written = sorted(path for path in stem.parent.glob(f"{stem.name}*") if path.is_file())
-        readable = [path for path in written if path.suffix in _READ]
+        readable = [path for path in written if path.suffix in _READERS]
         return next(iter([*readable, *written]), stem)
 
     def read(self, stem: Path, ranges: Sequence[str]) -> Mapping[str, Sequence[KernelMetrics]] | None:
         path = self.file(stem)
-        if path.suffix not in _READ or not path.exists():
+        if path.suffix not in _READERS or not path.exists():
             return None
         found: dict[str, list[KernelMetrics]] = {}
-        for name, kernel in _READ[path.suffix](path):
+        for name, kernel in _READERS[path.suffix](path):
             if name in ranges:
                 found.setdefault(name, []).append(kernel)
         return found
 
 
-def _csv(path: Path) -> list[tuple[str, KernelMetrics]]:
-    """A line a kernel; the columns besides `range` and `kernel` are metrics."""
+def _read_csv(path: Path) -> list[tuple[str, KernelMetrics]]:
+    """Read one kernel per line; the columns besides `range` and `kernel` are metrics."""
     with path.open(newline="", encoding="utf-8") as lines:
         reader = csv.DictReader(lines)
         missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
@@ -61,13 +61,13 @@ def _csv(path: Path) -> list[tuple[str, KernelMetrics]]:
         for row in reader:
             if None in row or None in row.values():
                 raise ValueError(f"{path}, line {reader.line_num}: expected as many values as columns")
-            metrics = {key: _value(text) for key, text in row.items() if key not in _COLUMNS and text}
+            metrics = {key: _parse_value(text) for key, text in row.items() if key not in _COLUMNS and text}
             found.append((row["range"], KernelMetrics(row["kernel"], metrics)))
     return found
 
 
-def _json(path: Path) -> list[tuple[str, KernelMetrics]]:
-    """Lists of kernels by range."""
+def _read_json(path: Path) -> list[tuple[str, KernelMetrics]]:
+    """Read lists of kernels by range."""
     try:
         kernels = msgspec.json.decode(path.read_bytes(), type=dict[str, list[KernelMetrics]])
     except msgspec.DecodeError as error:
@@ -75,10 +75,10 @@ def _json(path: Path) -> list[tuple[str, KernelMetrics]]:
     return [(name, kernel) for name, listed in kernels.items() for kernel in listed]
 
 
-_READ = {".csv": _csv, ".json": _json}
+_READERS = {".csv": _read_csv, ".json": _read_json}
 
 
-def _value(text: str) -> float | str:
+def _parse_value(text: str) -> float | str:
     try:
         return float(text)
     except ValueError:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from opmark.plugin import Watched
-from opmark.runner.profilers.program import defaults, find
+from opmark.runner.profilers.program import default_options, find_program
 from opmark.schema import KernelMetrics
 
 FOLDERS = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute")
@@ -18,10 +18,10 @@ METRICS = (
     "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
     "sm__throughput.avg.pct_of_peak_sustained_elapsed",
 )
-"""Without others being asked for: time, traffic, how busy memory and multiprocessors were."""
+"""Default metrics: time, traffic, how busy memory and multiprocessors were."""
 
 _ASK_FOR_METRICS = frozenset({"--metrics", "--set", "--section", "--section-folder", "--config-file"})
-_TALK = "=="
+_MESSAGE = "=="
 _KERNEL, _METRIC, _UNIT, _VALUE = "Kernel Name", "Metric Name", "Metric Unit", "Metric Value"
 _SHAPES = ("Grid Size", "Block Size")
 _RANGES = ("Push/Pop_Range", "Start/Stop_Range", "Start/End_Range")
@@ -50,7 +50,7 @@ class Ncu:
         }
         if not any(arg.partition("=")[0] in _ASK_FOR_METRICS for arg in args):
             options["--metrics"] = [",".join(METRICS)]
-        command = [find(self.name, watched.bin, FOLDERS), *defaults(options, args)]
+        command = [find_program(self.name, watched.bin, FOLDERS), *default_options(options, args)]
         if "--nvtx-include" not in {arg.partition("=")[0] for arg in args}:
             # Push/pop ranges are those with a slash behind the name. Without a filter every kernel would be replayed.
             command += [part for name in watched.ranges for part in ("--nvtx-include", f"{name}/")]
@@ -68,14 +68,14 @@ class Ncu:
 
 def kernels(path: Path, ranges: Sequence[str]) -> Iterator[tuple[str, KernelMetrics]]:
     """(range, kernel) in the order launched, from any page of it; kernels of no range are left out."""
-    header, rows = _table(path)
+    header, rows = _read_table(path)
     inside = re.compile(rf"(?<![\w])({'|'.join(map(re.escape, ranges))})(?![\w])")
-    told = [column for column in header if any(word in column for word in _RANGES)]
-    if not told:
+    columns = [column for column in header if any(word in column for word in _RANGES)]
+    if not columns:
         raise ValueError(f"{path} has no column of NVTX ranges")
     long = _METRIC in header
-    for row in _by_launch(rows) if long else _raw(rows):
-        range_ = inside.search(" ".join(row.first[column] for column in told))
+    for row in _read_details_page(rows) if long else _read_raw_page(rows):
+        range_ = inside.search(" ".join(row.first[column] for column in columns))
         if range_:
             shapes = {shape.lower(): row.first[shape] for shape in _SHAPES if row.first.get(shape)}
             yield range_[1], KernelMetrics(row.first[_KERNEL], {**shapes, **row.metrics})
@@ -91,17 +91,17 @@ class _Launch:
             self.metrics[f"{name} [{unit}]" if unit else name] = _number(text)
 
 
-def _table(path: Path) -> tuple[list[str], list[dict[str, str]]]:
-    """The CSV without the talk around it."""
+def _read_table(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+    """The header and the rows of the CSV, without the messages around it."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
-    talk = [line.strip() for line in lines if line.startswith(_TALK)]
-    rows = list(csv.reader(line for line in lines if not line.startswith(_TALK)))
+    messages = [line.strip() for line in lines if line.startswith(_MESSAGE)]
+    rows = list(csv.reader(line for line in lines if not line.startswith(_MESSAGE)))
     start = next((i for i, row in enumerate(rows) if _KERNEL in row), None)
     if start is None:
-        warned = [line for line in talk if "ERROR" in line or "WARNING" in line]
+        warned = [line for line in messages if "ERROR" in line or "WARNING" in line]
         said = f"; it says: {' | '.join(warned[:3])}" if warned else ""
         raise ValueError(f"{path} holds no table of kernels{said}")
     header = rows[start]
@@ -111,8 +111,8 @@ def _table(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     return header, [dict(zip(header, row, strict=True)) for row in whole]
 
 
-def _raw(rows: Sequence[Row]) -> Iterator[_Launch]:
-    """A line of units, then a line a kernel, a metric a column."""
+def _read_raw_page(rows: Sequence[Row]) -> Iterator[_Launch]:
+    """Read the raw page: a line of units, then one line per kernel with one metric per column."""
     if not rows:
         return
     units = rows[0]
@@ -126,8 +126,8 @@ def _raw(rows: Sequence[Row]) -> Iterator[_Launch]:
         yield launch
 
 
-def _by_launch(rows: Sequence[Row]) -> Iterator[_Launch]:
-    """A line a metric; those of a kernel share its number."""
+def _read_details_page(rows: Sequence[Row]) -> Iterator[_Launch]:
+    """Read the details page: one line per metric; the lines of a kernel share its number."""
     launches: dict[str, _Launch] = {}
     for row in rows:
         launch = launches.setdefault(f"{row.get('Process ID')} {row.get('ID')}", _Launch(row))
@@ -136,7 +136,7 @@ def _by_launch(rows: Sequence[Row]) -> Iterator[_Launch]:
 
 
 def _number(text: str) -> float | str:
-    """Thousands are set apart by commas."""
+    """A number, whose thousands may be separated by commas, or the text."""
     try:
         return float(text.replace(",", ""))
     except ValueError:

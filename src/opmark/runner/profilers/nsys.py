@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from opmark.plugin import Watched
-from opmark.runner.profilers.program import defaults, find
+from opmark.runner.profilers.program import default_options, find_program
 from opmark.schema import KernelMetrics
 
 FOLDERS = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-systems/bin")
@@ -56,8 +56,8 @@ class Nsys:
         }
         short = {"-t": "--trace", "-o": "--output", "-f": "--force-overwrite"}
         given = [short.get(arg, arg) for arg in watched.args]
-        chosen = defaults(options, given)
-        return [find(self.name, watched.bin, FOLDERS), "profile", *chosen, *watched.args, *watched.program]
+        chosen = default_options(options, given)
+        return [find_program(self.name, watched.bin, FOLDERS), "profile", *chosen, *watched.args, *watched.program]
 
     def file(self, stem: Path) -> Path:
         return stem.with_name(f"{stem.name}.nsys-rep")
@@ -95,11 +95,11 @@ def _launched(export: sqlite3.Connection, table: str) -> Iterator[tuple[int, int
     name, more, names = _WORK[table]
     query = _LAUNCHED.format(name=name, table=table, more=", ".join(more.values()), names=names)
     for launched, called, start, end, *values in export.execute(query):
-        told = {key: _plain(value) for key, value in zip(more, values, strict=True) if value is not None}
-        yield launched, start, KernelMetrics(called or "", {"duration [ns]": float(end - start), **told})
+        more_metrics = {key: _plain_value(value) for key, value in zip(more, values, strict=True) if value is not None}
+        yield launched, start, KernelMetrics(called or "", {"duration [ns]": float(end - start), **more_metrics})
 
 
-def _plain(value: object) -> float | str:
+def _plain_value(value: object) -> float | str:
     return float(value) if isinstance(value, int | float) else str(value)
 
 

@@ -40,7 +40,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Profiling:
-    """Which profiler is to look at what was measured, and how."""
+    """Which profiler looks at the measured tasks, and how."""
 
     profiler: str
     """trace, ncu, nsys, command, or the name of a plug-in."""
@@ -62,12 +62,12 @@ class Profiling:
     timeout: float = 600.0
     """Seconds that a batch may take."""
     program: Sequence[str] = ()
-    """What runs a batch, in place of this Python with `-m opmark.worker.profile_batch`: it gets the same arguments."""
+    """Command that runs a batch in place of `python -m opmark.worker.profile_batch`; it gets the same arguments."""
     label: Callable[[Task], str] | None = None
     """How ranges are called in a trace; None: by operator, parameters and phase."""
 
-    def chosen(self) -> Profiler:
-        """The profiler; UserError where something asked for makes no sense."""
+    def find_profiler(self) -> Profiler:
+        """The profiler of that name. Raise UserError where the options make no sense."""
         known = profilers()
         if self.profiler not in known:
             raise UnknownName("profiler", self.profiler, known)
@@ -158,9 +158,9 @@ class ProfileQueue:
             self._pass_on(self._ready.popleft())
 
 
-def profiler_runners(asked: Profiling | Sequence[Profiling] | None, name: str, say: Say) -> list[ProfilerRunner]:
-    """What runs the profilers that are asked for. `name`: what the names of their files begin with."""
-    options = [asked] if isinstance(asked, Profiling) else asked or ()
+def profiler_runners(profiling: Profiling | Sequence[Profiling] | None, name: str, say: Say) -> list[ProfilerRunner]:
+    """A runner for each profiler. `name` is the start of the names of their files."""
+    options = [profiling] if isinstance(profiling, Profiling) else profiling or ()
     return [ProfilerRunner(one, name, say) for one in options]
 
 
@@ -171,7 +171,7 @@ class ProfilerRunner:
         self.batch = options.batch
         """Tasks that one start of the profiler looks at, at most."""
         self._options = options
-        self._profiler = options.chosen()
+        self._profiler = options.find_profiler()
         self._name = name
         self._say = say
         self._folder = Path(options.folder).resolve()
@@ -206,15 +206,16 @@ class ProfilerRunner:
         while (self._folder / f"{self._name}-{number}.tasks.json").exists():  # written before the run was resumed
             number += 1
         stem = f"{self._name}-{number}"
-        listed, done, said = (self._folder / f"{stem}.{end}" for end in ("tasks.json", "done", "said.txt"))
+        tasks_file, done, log_file = (self._folder / f"{stem}.{end}" for end in ("tasks.json", "done", "said.txt"))
         output = self._folder / f"{stem}.{profiler.name}"
 
         items = tuple(ProfileTask(f"opmark_{i}", self._label(task), task) for i, task in enumerate(tasks))
         ranges = [item.range for item in items]
-        listed.write_bytes(msgspec.json.format(msgspec.json.encode(ProfileBatch(backend, threads, items))))
+        tasks_file.write_bytes(msgspec.json.format(msgspec.json.encode(ProfileBatch(backend, threads, items))))
         program = [
-            *(options.program or worker_command(info, "opmark.worker.profile_batch")), str(listed), "--done", str(done),
-            "--parent", str(os.getpid()), "--warmup", str(options.warmup), "--iterations", str(options.iterations),
+            *(options.program or worker_command(info, "opmark.worker.profile_batch")), str(tasks_file),
+            "--done", str(done), "--parent", str(os.getpid()),
+            "--warmup", str(options.warmup), "--iterations", str(options.iterations),
         ]  # fmt: skip
         line = profiler.command(
             Watched(program, ranges, output, options.bin or "", options.args, options.command or "")
@@ -222,7 +223,7 @@ class ProfilerRunner:
         more = instruction_set.environ(instruction_set.limit_for(info))
         if options.device is not None:
             more[VISIBLE_DEVICES] = options.device
-        ended = run_to_end(line, environ_for(info, threads, more), said, options.timeout)
+        ended = run_to_end(line, environ_for(info, threads, more), log_file, options.timeout)
 
         lines = done.read_bytes().splitlines() if done.exists() else []
         results = {
@@ -232,7 +233,7 @@ class ProfilerRunner:
         found = [outcome.of(name) for name in ranges]
         done.unlink(missing_ok=True)
         if not ended.trouble:
-            said.unlink()
+            log_file.unlink()
         return found
 
     def _label(self, task: Task) -> str:
@@ -242,7 +243,7 @@ class ProfilerRunner:
 
 
 class Outcome:
-    """What came of one start of a profiler. `done` has, for each range that was reached, why it failed, or nothing."""
+    """The result of one start of a profiler. `done` has, for each range that was reached, why it failed, or nothing."""
 
     def __init__(
         self,

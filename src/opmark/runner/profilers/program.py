@@ -1,4 +1,4 @@
-"""A profiler as a process: run to its end, or ended; what it said is kept."""
+"""Runs the program of a profiler to its end, or ends it; its output is kept in a file."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Ended(NamedTuple):
     """How it failed; empty if it did not."""
 
 
-def run_to_end(command: Sequence[str], environ: Mapping[str, str], said: Path, timeout: float) -> Ended:
-    """Run a command to its end. Its output goes to the file `said`. Whatever ends the wait ends the process, with
+def run_to_end(command: Sequence[str], environ: Mapping[str, str], log_file: Path, timeout: float) -> Ended:
+    """Run a command to its end. Its output goes to `log_file`. Whatever ends the wait ends the process, with
     all that it started."""
-    with said.open("wb") as log:
+    with log_file.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "opmark.worker.parent_death", *command],
+            [sys.executable, "-m", "opmark.worker.process_setup", *command],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -39,7 +39,7 @@ def run_to_end(command: Sequence[str], environ: Mapping[str, str], said: Path, t
         try:
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:
-            return Ended(-signal.SIGKILL, f"not done within {seconds(timeout)}; killed{_quoted(said)}")
+            return Ended(-signal.SIGKILL, f"not done within {seconds(timeout)}; killed{_quote_end(log_file)}")
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
@@ -48,21 +48,18 @@ def run_to_end(command: Sequence[str], environ: Mapping[str, str], said: Path, t
     if code == 0:
         return Ended(code)
     how = f"ended with exit code {code}" if code > 0 else f"died of {signal.Signals(-code).name}"
-    return Ended(code, how + _quoted(said))
+    return Ended(code, how + _quote_end(log_file))
 
 
-def _quoted(said: Path) -> str:
-    """Its last lines: usually those that say why."""
-    text = said.read_bytes()[-20 * _LAST_CHARACTERS :].decode(errors="replace")
+def _quote_end(log_file: Path) -> str:
+    """The last lines of the output, which usually say why."""
+    text = log_file.read_bytes()[-20 * _LAST_CHARACTERS :].decode(errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()][-_LAST_LINES:]
     last = " | ".join(lines)[-_LAST_CHARACTERS:]
-    return f"; it said: {last} (all of it: {said})" if last else ""
+    return f"; it said: {last} (all of it: {log_file})" if last else ""
 
 
-# Finds the program of a profiler, and its default options.
-
-
-def find(name: str, named: str, folders: Sequence[str]) -> str:
+def find_program(name: str, named: str, folders: Sequence[str]) -> str:
     """The program that the user names, or else `name` on PATH or in one of the folders. Raise FileNotFoundError."""
     if named:
         found = shutil.which(named)
@@ -75,7 +72,7 @@ def find(name: str, named: str, folders: Sequence[str]) -> str:
     raise FileNotFoundError(f"{name} is neither on PATH nor in {', '.join(folders)}; --profiler-bin says where it is")
 
 
-def defaults(options: dict[str, Sequence[str]], args: Sequence[str]) -> list[str]:
+def default_options(options: dict[str, Sequence[str]], args: Sequence[str]) -> list[str]:
     """The options that the user has not given: the profilers take most of them only once."""
-    given = {arg.partition("=")[0] for arg in args}
-    return [part for option, values in options.items() if option not in given for part in (option, *values)]
+    names = {arg.partition("=")[0] for arg in args}
+    return [part for option, values in options.items() if option not in names for part in (option, *values)]

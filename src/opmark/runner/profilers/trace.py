@@ -36,7 +36,7 @@ class ChromeTrace:
             raise ValueError(f"expected a Chrome trace in {path}: {type(error).__name__}: {error}") from None
         spans = Spans(events, frozenset(ranges))
         found: dict[str, list[KernelMetrics]] = {}
-        for start, event in _worked(events):
+        for start, event in _activities(events):
             inside = spans.at(start)
             if inside:
                 found.setdefault(inside, []).append(KernelMetrics(event["name"], {"duration [us]": event["dur"]}))
@@ -63,13 +63,15 @@ def _range(event: Event) -> str:
     return str((event.get("args") or {}).get("range", ""))
 
 
-def _worked(events: Sequence[Event]) -> list[tuple[float, Event]]:
+def _activities(events: Sequence[Event]) -> list[tuple[float, Event]]:
     """Activities of a device with the time of their launch; where no device did anything, the outermost calls."""
     on_device = sorted((e for e in events if e.get("cat") in _ON_DEVICE), key=_start)
     if not on_device:
         return [(_start(event), event) for event in _outermost(e for e in events if e.get("cat") == "cpu_op")]
-    launched = {_correlation(e): _start(e) for e in events if str(e.get("cat")).endswith(_LAUNCHES) and _correlation(e)}
-    return [(launched.get(_correlation(event), _start(event)), event) for event in on_device]
+    launched = {
+        _correlation_id(e): _start(e) for e in events if str(e.get("cat")).endswith(_LAUNCHES) and _correlation_id(e)
+    }
+    return [(launched.get(_correlation_id(event), _start(event)), event) for event in on_device]
 
 
 def _outermost(events: Iterable[Event]) -> list[Event]:
@@ -86,7 +88,7 @@ def _start(event: Event) -> float:
     return float(event["ts"])
 
 
-def _correlation(event: Event) -> Any:
+def _correlation_id(event: Event) -> Any:
     return (event.get("args") or {}).get("correlation")
 
 

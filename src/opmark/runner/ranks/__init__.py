@@ -1,9 +1,9 @@
-"""Tasks that several processes do together, on one host or on many: in step, and never waiting for ever.
+"""The parent's side of tasks that several processes do together, on one host or on many.
 
-In each rank's process: `execute` makes a record of a task, `agree` keeps the ranks in step, `check` verifies,
-`measuring` and `overlap` time. In the parent: `crew` is a group of ranks, which sends commands to all of them and makes
-one record of their replies, `members` are the parent's ends of those processes, `muster` says where they come from.
+A `RankGroup` (`group`) sends commands to all ranks and makes one record of their replies; `rank_process` is the
+parent's end of each rank's process, and `launcher` says where the processes come from. `worker/ranks/` runs inside of
+them.
 
-Under torchrun, Slurm or mpirun (`launcher`) every rank has a parent of its own. The parent of rank 0 waits for the
-others (`muster`) and drives their workers; each of the others is an `agent`. `wire` is what they say to each other.
+Under torchrun, Slurm or mpirun (`job`) every rank has a parent of its own. The parent of rank 0 waits for the others
+and drives their workers; each of the others is an `agent`. `connection` has the messages between them.
 """

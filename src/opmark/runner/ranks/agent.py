@@ -34,7 +34,7 @@ from opmark.runner.ranks.connection import (
     connect,
     from_rank_zero,
     reception,
-    through,
+    with_interface,
 )
 from opmark.runner.ranks.job import PORT, JobRank
 from opmark.runner.ranks.launcher import ARRIVAL_TIMEOUT, command_id, takes_ranks
@@ -202,7 +202,7 @@ class _Agent:
         interface is the one from this host to rank 0's."""
         others = {name: value for name, value in given.items() if name != instruction_set.VARIABLE}
         limit = instruction_set.environ(instruction_set.limit_for(info))
-        return through({**others, **limit}, self._connection.own_address)
+        return with_interface({**others, **limit}, self._connection.own_address)
 
     def _stop(self) -> None:
         self._worker.stop()

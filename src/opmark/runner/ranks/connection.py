@@ -21,7 +21,7 @@ from opmark.schema import Status
 from opmark.units import seconds
 
 SILENCE = 15.0
-"""Seconds after which a silent process counts as gone: its host is gone, or somebody has stopped it."""
+"""Seconds after which a silent process counts as gone: it was stopped, or its host was."""
 _ALIVE_EVERY = 3.0
 _MAX_LINE = 64 << 20
 """Bytes of a line: a record with every sample of many ranks has some megabytes."""
@@ -123,7 +123,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ConnectionLost(Exception):
-    """Nobody is at the other end any more, or somebody who is not opmark. The reason reads well after `its opmark`."""
+    """The other end is gone, or is not opmark. The reason reads well after `its opmark`."""
 
     @property
     def reason(self) -> str:
@@ -144,7 +144,7 @@ class RankConnection:
     @property
     def own_address(self) -> str:
         """The address of this host as the other one sees it."""
-        return _plain(self._connection.getsockname()[0])
+        return _plain_address(self._connection.getsockname()[0])
 
     def send(self, message: msgspec.Struct) -> None:
         line = _encode(message) + b"\n"
@@ -155,12 +155,12 @@ class RankConnection:
                 self._hang_up()  # half of a line may have been sent
                 raise ConnectionLost(f"has taken nothing for {seconds(SILENCE)}") from None
             except OSError as error:
-                raise ConnectionLost(_broken(error)) from None
+                raise ConnectionLost(_unreachable(error)) from None
 
     def receive(self, decoder: msgspec.json.Decoder[Any], most: int = _MAX_LINE) -> Any:
         """The next message that is more than a sign of life."""
         while True:
-            line = self._line(most)
+            line = self._next_line(most)
             try:
                 message = decoder.decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -177,7 +177,7 @@ class RankConnection:
         self._hang_up()
         self._connection.close()
 
-    def _line(self, most: int) -> bytearray:
+    def _next_line(self, most: int) -> bytearray:
         searched = 0
         while True:
             end = self._rest.find(b"\n", searched)
@@ -188,9 +188,9 @@ class RankConnection:
             searched = len(self._rest)
             if searched > most:
                 raise ConnectionLost(f"said a line of more than {most} bytes")
-            self._rest += self._received()
+            self._rest += self._receive_bytes()
 
-    def _received(self) -> bytes:
+    def _receive_bytes(self) -> bytes:
         try:
             data = self._connection.recv(_CHUNK)
         except TimeoutError:
@@ -198,13 +198,13 @@ class RankConnection:
                 f"has not been heard of for {seconds(SILENCE)}: it was stopped, or its host is"
             ) from None
         except OSError as error:
-            raise ConnectionLost(_broken(error)) from None
+            raise ConnectionLost(_unreachable(error)) from None
         if not data:
             raise ConnectionLost("closed the connection")
         return data
 
     def _say_alive(self) -> None:
-        with suppress(ConnectionLost):  # whoever hears finds out
+        with suppress(ConnectionLost):  # the receiving thread reports it
             while not self._closed.wait(_ALIVE_EVERY):
                 self.send(Alive())
 
@@ -214,7 +214,7 @@ class RankConnection:
 
 
 def connect(host: str, port: int, deadline: float) -> RankConnection:
-    """A connection to whoever listens there. Raise TimeoutError with the last reason where nobody does in time."""
+    """Connect to a host and port, trying until the deadline. Raise TimeoutError with the last reason."""
     reason = "no time was left"
     while (left := deadline - time.monotonic()) > 0:
         try:
@@ -230,11 +230,11 @@ def connect(host: str, port: int, deadline: float) -> RankConnection:
     raise TimeoutError(reason)
 
 
-def _broken(error: OSError) -> str:
+def _unreachable(error: OSError) -> str:
     return f"cannot be reached any more ({error.strerror or error})"
 
 
-def _plain(address: str) -> str:
+def _plain_address(address: str) -> str:
     """The plain address: IPv4 where an IPv6 socket wraps it, and without the zone of a link-local address."""
     return address.removeprefix("::ffff:").partition("%")[0]
 
@@ -245,7 +245,7 @@ def is_loopback(address: str) -> bool:
 
 def interface_of(address: str) -> str | None:
     """The name of the network interface that has this address; None where none has it, as behind a router."""
-    wanted = ip_address(address)
+    sought = ip_address(address)
     for name, addresses in psutil.net_if_addrs().items():
         for one in addresses:
             try:
@@ -253,12 +253,12 @@ def interface_of(address: str) -> str | None:
             except ValueError:  # an address of the hardware
                 continue
             # Every address that begins with 127 is on the loopback interface, which lists only the first.
-            if there == wanted or (there.is_loopback and wanted.is_loopback):
+            if there == sought or (there.is_loopback and sought.is_loopback):
                 return name
     return None
 
 
-def through(environ: Mapping[str, str], address: str) -> dict[str, str]:
+def with_interface(environ: Mapping[str, str], address: str) -> dict[str, str]:
     """The variables of a worker, with the interface of this address where they name none.
 
     Left alone, gloo takes the interface of the host's name, which may lead to an address that no other host can reach.

@@ -130,7 +130,7 @@ class RankGroup:
             # Memory may still be held, and the engines of devices do not like to be left by one rank before the others.
             self.close()
         elif record.status != "ok":
-            self._engine = ""  # nobody knows which rank got how far: they join each other anew for the next task
+            self._engine = ""  # it is not known which rank got how far: they join each other anew for the next task
         return replace(record, environment=self._environment)
 
     def _restart(self) -> Hello:
@@ -249,7 +249,7 @@ class RankGroup:
 
     def _next_line(self, deadline: float, doing: str, answered: set[int] | None = None) -> tuple[int, bytes]:
         """The next line of any rank. Raise WorkerDied where a rank has died, or all are silent for too long. Ranks that
-        have `answered` may end: they have said what they had to say."""
+        have `answered` may end."""
         answered = answered or set()
         while True:
             try:

@@ -43,7 +43,7 @@ class _JobVariables(NamedTuple):
     local_size: str
 
 
-class _Standing(NamedTuple):
+class _JobPosition(NamedTuple):
     """The position that one launcher tells."""
 
     launcher: str
@@ -68,34 +68,34 @@ _BY_NAME = (_TORCH, _OPEN_MPI, _MVAPICH, _HYDRA)
 
 
 def detect_job(environ: Environ) -> JobRank | None:
-    """Like `outside`, but only where a launcher has surely started this very process: variables set by hand, or for a
+    """Like `read_job`, but only where a launcher has surely started this very process: variables set by hand, or for a
     whole container, say nothing about a command that needs one process only."""
     try:
-        found = outside(environ)
+        job = read_job(environ)
     except UserError:
         return None
-    return found if found and found.launcher != _BY_HAND else None
+    return job if job and job.launcher != _BY_HAND else None
 
 
-def outside(environ: Environ) -> JobRank | None:
+def read_job(environ: Environ) -> JobRank | None:
     """The position of this process, or None where it is alone. Raise UserError where variables contradict each
     other, or some are missing."""
-    found = [one for one in (*(_standing(names, environ) for names in _BY_NAME), _slurm(environ)) if one]
-    if not found:
+    positions = [one for one in (*(_read_position(names, environ) for names in _BY_NAME), _read_slurm(environ)) if one]
+    if not positions:
         _refuse_half(environ)
         return None
-    this = found[0]
-    _refuse_contradiction(environ, found)
+    this = positions[0]
+    _refuse_contradiction(environ, positions)
     if this.size == 1:
         return None
     if this.launcher == _HYDRA.launcher and this.local_rank is None:
         # srun speaks PMI too: then Slurm knows the rest.
-        this = next((one for one in found[1:] if (one.rank, one.size) == (this.rank, this.size)), this)
+        this = next((one for one in positions[1:] if (one.rank, one.size) == (this.rank, this.size)), this)
     port, port_of = _port(environ)
     return JobRank(*this, _host(environ, this), port, port_of)
 
 
-def _standing(names: _JobVariables, environ: Environ) -> _Standing | None:
+def _read_position(names: _JobVariables, environ: Environ) -> _JobPosition | None:
     rank, size = _number(environ, names.rank), _number(environ, names.size)
     if rank is None or size is None:
         return None
@@ -104,10 +104,10 @@ def _standing(names: _JobVariables, environ: Environ) -> _Standing | None:
     if local_rank is not None and local_size is not None:
         _refuse_beyond(names.local_rank, local_rank, names.local_size, local_size)
     launcher = _BY_HAND if names is _TORCH and _TORCHRUN not in environ else names.launcher
-    return _Standing(launcher, rank, size, local_rank, local_size)
+    return _JobPosition(launcher, rank, size, local_rank, local_size)
 
 
-def _slurm(environ: Environ) -> _Standing | None:
+def _read_slurm(environ: Environ) -> _JobPosition | None:
     """The position in a step that srun started: a shell in an allocation has the same variables, and is one process."""
     step = environ.get("SLURM_STEP_ID", "")
     if not step.isdecimal() or int(step) >= _FIRST_STEP_OF_SLURM:
@@ -117,7 +117,7 @@ def _slurm(environ: Environ) -> _Standing | None:
     if rank is None or size is None:
         return None
     _refuse_beyond("SLURM_PROCID", rank, size_name, size)
-    return _Standing("Slurm", rank, size, _number(environ, "SLURM_LOCALID"), _tasks_here(environ))
+    return _JobPosition("Slurm", rank, size, _number(environ, "SLURM_LOCALID"), _tasks_here(environ))
 
 
 def _tasks_here(environ: Environ) -> int | None:
@@ -126,10 +126,10 @@ def _tasks_here(environ: Environ) -> int | None:
     node = _number(environ, "SLURM_NODEID")
     counts: list[int] = []
     for part in filter(None, environ.get("SLURM_STEP_TASKS_PER_NODE", "").split(",")):
-        found = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
-        if not found:
+        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
+        if not match:
             return None
-        counts += [int(found[1])] * int(found[2] or 1)
+        counts += [int(match[1])] * int(match[2] or 1)
     if node is not None and node < len(counts):
         return counts[node]
     return _number(environ, "SLURM_NTASKS_PER_NODE")
@@ -150,7 +150,7 @@ def _refuse_beyond(rank_name: str, rank: int, size_name: str, size: int) -> None
 
 
 def _refuse_half(environ: Environ) -> None:
-    """A rank without a size, or a size above 1 without a rank."""
+    """Raise UserError for a rank without a size, or a size above 1 without a rank."""
     for names in _BY_NAME:
         rank, size = _number(environ, names.rank), _number(environ, names.size)
         if (rank is None) == (size is None) or size == 1:
@@ -162,14 +162,15 @@ def _refuse_half(environ: Environ) -> None:
         )
 
 
-def _refuse_contradiction(environ: Environ, found: list[_Standing]) -> None:
-    """torchrun may be started by another launcher, once a host; what is set by hand has to say the same as that one."""
-    this = found[0]
+def _refuse_contradiction(environ: Environ, positions: list[_JobPosition]) -> None:
+    """Raise UserError where variables that were set by hand contradict a launcher. torchrun may be started by another
+    launcher, once per host."""
+    this = positions[0]
     for name, own in ((_TORCH.rank, this.rank), (_TORCH.size, this.size)):
-        said = _number(environ, name)
-        if said is not None and said != own:
-            raise UserError(f"{name} is {said}, {this.launcher} says {own}", f"unset {name}")
-    for other in found[1:]:
+        value = _number(environ, name)
+        if value is not None and value != own:
+            raise UserError(f"{name} is {value}, {this.launcher} says {own}", f"unset {name}")
+    for other in positions[1:]:
         if this.launcher == _BY_HAND and (other.rank, other.size) != (this.rank, this.size):
             raise UserError(
                 f"{_BY_HAND} say rank {this.rank} of {this.size}, {other.launcher} says rank {other.rank} of "
@@ -178,8 +179,8 @@ def _refuse_contradiction(environ: Environ, found: list[_Standing]) -> None:
             )
 
 
-def _host(environ: Environ, this: _Standing) -> str:
-    """MASTER_ADDR; without, on one host nobody needs it, and Slurm lists its hosts with that of rank 0 first."""
+def _host(environ: Environ, this: _JobPosition) -> str:
+    """The host of rank 0: MASTER_ADDR, this host where all ranks are on it, or the first host that Slurm lists."""
     named = environ.get("MASTER_ADDR", "")
     if named:
         return named
@@ -202,16 +203,16 @@ def _first_node(listed: str) -> str:
 
 
 def _port(environ: Environ) -> tuple[int, str]:
-    """torchrun itself listens on MASTER_PORT."""
+    """(the port where rank 0 listens, where that number comes from)."""
     own, master = _number(environ, PORT), _number(environ, "MASTER_PORT")
     if own is not None:
-        found, whose = own, PORT
+        port, source = own, PORT
     elif master is None:
-        found, whose = DEFAULT_PORT, "the usual one, as neither OPMARK_PORT nor MASTER_PORT is set"
+        port, source = DEFAULT_PORT, "the usual one, as neither OPMARK_PORT nor MASTER_PORT is set"
     elif _TORCHRUN in environ:
-        found, whose = master + 1, "MASTER_PORT + 1, as torchrun itself listens on MASTER_PORT"
+        port, source = master + 1, "MASTER_PORT + 1, as torchrun itself listens on MASTER_PORT"
     else:
-        found, whose = master, "MASTER_PORT"
-    if not 0 < found <= _LAST_PORT:
-        raise UserError(f"port {found} ({whose}): expected 1 to {_LAST_PORT}", f"set {PORT} to a free port")
-    return found, whose
+        port, source = master, "MASTER_PORT"
+    if not 0 < port <= _LAST_PORT:
+        raise UserError(f"port {port} ({source}): expected 1 to {_LAST_PORT}", f"set {PORT} to a free port")
+    return port, source

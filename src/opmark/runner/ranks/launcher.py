@@ -94,7 +94,7 @@ class RemoteRankLauncher(RankLauncher):
     def group(self, info: BackendInfo, threads: int, ranks: int, options: WorkerOptions) -> RankGroup:
         place, inbox = self._place, Inbox()
         if ranks != place.size:
-            return UnavailableGroup(_misfit(place, ranks))
+            return UnavailableGroup(_explain_size(place, ranks))
         first = RankZero(platform.node(), self._address, inbox)
         others = [RemoteRank(agent, inbox, self._interface(agent)) for _, agent in sorted(self._agents.items())]
         return RankGroup(
@@ -115,7 +115,7 @@ class RemoteRankLauncher(RankLauncher):
         return interface_of(self._address) if is_loopback(own) and not is_loopback(self._address) else None
 
 
-def _misfit(place: JobRank, ranks: int) -> str:
+def _explain_size(place: JobRank, ranks: int) -> str:
     started = f"{count_noun(place.size, 'rank')} were started ({place.launcher}), this case takes {ranks}"
     if place.size % ranks == 0:
         return f"{started}: --ranks {place.size} --group-size {ranks} measures {ranks} at a time, in groups"
@@ -164,7 +164,7 @@ launcher would end it early."""
 
 
 def dismiss(agents: Iterable[AgentConnection], code: int, message: str) -> None:
-    """Tell all agents how the run ended, which is what they exit with."""
+    """Tell all agents how the run ended; they exit with this code."""
     for agent in agents:
         agent.end(code, message)
         if code:
@@ -243,9 +243,9 @@ class _Reception:
             agent.listen()
 
     def close_strangers(self) -> None:
-        kept = [*_open, *(agent.connection for agent in self.agents.values())]
+        known = [*_open, *(agent.connection for agent in self.agents.values())]
         for connection in self._connections:
-            if connection not in kept:
+            if connection not in known:
                 connection.close()
 
     def _accept(self, listener: socket.socket) -> None:
@@ -258,7 +258,7 @@ class _Reception:
         threading.Thread(target=self._await_greeting, args=(connection,), daemon=True).start()
 
     def _await_greeting(self, connection: RankConnection) -> None:
-        """Strangers knock on any port: whoever does not greet is not let in, and nobody waits for it."""
+        """Wait for the first message, in a thread of its own: other programs may connect, and say nothing."""
         try:
             who: Greeting = connection.receive(greeting, MAX_FIRST_LINE)
         except ConnectionLost:
@@ -307,10 +307,10 @@ class _Reception:
 def local_ranks(place: JobRank, agents: Mapping[int, AgentConnection]) -> dict[int, tuple[int, int]]:
     """For each rank, which one it is of how many on its host: as its launcher says, else counted by host names."""
     hosts = {0: platform.node()} | {rank: agent.who.host for rank, agent in agents.items()}
-    told = {0: (place.local_rank, place.local_size)}
-    told |= {rank: (agent.who.local_rank, agent.who.local_size) for rank, agent in agents.items()}
+    positions = {0: (place.local_rank, place.local_size)}
+    positions |= {rank: (agent.who.local_rank, agent.who.local_size) for rank, agent in agents.items()}
     found: dict[int, tuple[int, int]] = {}
-    for rank, (local, size) in sorted(told.items()):
+    for rank, (local, size) in sorted(positions.items()):
         neighbours = [other for other, host in sorted(hosts.items()) if host == hosts[rank]]
         if local is None:
             found[rank] = neighbours.index(rank), len(neighbours)

@@ -28,7 +28,7 @@ from opmark.runner.ranks.connection import (
     Stop,
     WorkerLine,
     from_agent,
-    through,
+    with_interface,
 )
 from opmark.runner.worker_process import WorkerDied, WorkerProcess
 
@@ -67,7 +67,7 @@ class RankProcess(Protocol):
         """How the process died, if it has."""
 
     def state(self) -> str:
-        """What can be seen of the process from outside, where that says anything: `stopped`."""
+        """The state of the process as seen from outside: `stopped`, or empty where it says nothing."""
 
     def stop(self) -> None:
         """End the process at once."""
@@ -122,7 +122,7 @@ class RankZero(LocalRank):
         self._address = address
 
     def start(self, info: BackendInfo, threads: int, environ: Mapping[str, str], number: int) -> None:
-        super().start(info, threads, through(environ, self._address), number)
+        super().start(info, threads, with_interface(environ, self._address), number)
 
 
 class AgentConnection:
@@ -149,7 +149,7 @@ class AgentConnection:
         self.send(Start(process, backend, threads, dict(environ)))
 
     def send(self, message: msgspec.Struct) -> None:
-        """Send a message. Nothing is raised: whoever uses the connection looks whether it is `lost`."""
+        """Send a message. Nothing is raised: `lost` says whether the connection is gone."""
         try:
             self.connection.send(message)
         except ConnectionLost as loss:

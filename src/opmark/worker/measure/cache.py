@@ -20,7 +20,7 @@ FLUSH = 2
 MOST_SETS = 64
 # Share of the free memory that copies may take: the rest is for what the operator itself needs.
 SHARE = 0.25
-# The size of the largest cache where nobody tells it: larger than most are.
+# Assumed size of the largest cache where it is not known: larger than most are.
 UNKNOWN_CACHE = 64 << 20
 
 

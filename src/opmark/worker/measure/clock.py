@@ -1,4 +1,4 @@
-"""The host's monotonic clock, one reading for each quantity of it, with the harness's own cost known and taken off."""
+"""Timers by the host's monotonic clock, one for each quantity, whose own cost is known and subtracted."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _time_stream(synchronize: Synchronize, launch: Launch, calls: int) -> float:
 
 @cache
 def _own_cost() -> tuple[float, float]:
-    """(seconds a sample, seconds a call) of the loop itself, from the cheapest launch there is.
+    """(seconds per sample, seconds per call) of the loop itself, from the cheapest launch there is.
 
     The smallest of many, so that a disturbance here never makes every later number too small. Waiting for a
     device is part of what is measured and stays in.
@@ -113,7 +113,7 @@ def _resolution() -> float:
     return min(steps) * 1e-9
 
 
-# Finds calls that are too small to measure anything but what a call costs.
+# Calls that are too small to measure anything but the cost of a call.
 
 _ROUNDS = 5
 _CALLS = 200

@@ -1,4 +1,4 @@
-"""Warm up, sample, stop. The only place that decides how often a launch is called and when its time is taken."""
+"""Warms up, samples and stops. Only this file decides how often a launch is called and when its time is taken."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opmark.schema import Measurement, Sampling
 from opmark.schema.codec import gc_disabled
 from opmark.schema.measurement import Stop
 from opmark.stats import relative_half_width
-from opmark.worker.measure.conditions import ConditionsMonitor
+from opmark.worker.measure.instruments import ConditionsMonitor
 from opmark.worker.measure.sampler import Sampler
 from opmark.worker.measure.stability import Observed, cautions
 
@@ -29,7 +29,7 @@ def measure(sampler: Sampler, rule: Sampling, watch: ConditionsMonitor) -> list[
     conditions = watch.end(len(taken.rows))
     found = []
     for quantity, samples in zip(sampler.quantities, map(list, zip(*taken.rows, strict=True)), strict=True):
-        seen = Observed(
+        observed = Observed(
             samples, rule, taken.stop, warm.settled, sampler.overhead, taken.seconds, conditions,
             real_clock=not sampler.virtual, lost=sampler.lost, stray=sampler.stray, traces=sampler.traces,
         )  # fmt: skip
@@ -43,9 +43,9 @@ def measure(sampler: Sampler, rule: Sampling, watch: ConditionsMonitor) -> list[
                 overhead=sampler.overhead,
                 warmup_calls=warm.calls,
                 warmup_time=warm.seconds,
-                warmup_samples=warm.each,
+                warmup_samples=warm.single,
                 stop=taken.stop,
-                cautions=cautions(seen),
+                cautions=cautions(observed),
                 control=sampler.supply.control,
                 conditions=conditions,
                 kernels=sampler.kernels() if quantity == "device_time" else (),
@@ -54,76 +54,72 @@ def measure(sampler: Sampler, rule: Sampling, watch: ConditionsMonitor) -> list[
     return found
 
 
-class _Warm(NamedTuple):
+class _WarmUpResult(NamedTuple):
     settled: bool
     calls: int
     seconds: float
-    each: tuple[float, ...] = ()
+    single: tuple[float, ...] = ()
 
 
-def _warm_up(sampler: Sampler, rule: Sampling) -> _Warm:
+def _warm_up(sampler: Sampler, rule: Sampling) -> _WarmUpResult:
     """Warm up until the rule says so. The calls that the sampler made to prepare itself count as the first windows."""
     if rule.warmup is not None:
         start = time.perf_counter()
-        told = [sampler.warm(launch) for launch in sampler.supply.some(rule.warmup)]
+        times = [sampler.warm(launch) for launch in sampler.supply.some(rule.warmup)]
         warmed = time.perf_counter() - start
         spent, _ = sampler.prepare(rule)
-        each = tuple(value for value in told if value is not None)
-        return _Warm(True, rule.warmup + spent.calls, warmed + spent.seconds, each)
-    until, (spent, shown) = WarmUp(rule), sampler.prepare(rule)
+        single = tuple(value for value in times if value is not None)
+        return _WarmUpResult(True, rule.warmup + spent.calls, warmed + spent.seconds, single)
+    until, (spent, trials) = WarmUp(rule), sampler.prepare(rule)
     made, elapsed = spent
-    size = _window(sampler, rule, shown)
-    done = [until.done([value / sampler.calls], elapsed) for value in shown]
+    size = _window_size(sampler, rule, trials)
+    done = [until.done([value / sampler.calls], elapsed) for value in trials]
     if size == 1 and done and done[-1]:
-        return _Warm(until.settled, made, elapsed)
+        return _WarmUpResult(until.settled, made, elapsed)
     while True:
         window = sampler.take(size)
         elapsed, made = elapsed + window.seconds, made + sampler.calls * size
         if until.done([row[0] for row in window.rows], elapsed):
-            return _Warm(until.settled, made, elapsed)
+            return _WarmUpResult(until.settled, made, elapsed)
 
 
-def _window(sampler: Sampler, rule: Sampling, shown: Sequence[float]) -> int:
+def _window_size(sampler: Sampler, rule: Sampling, trials: Sequence[float]) -> int:
     """Long calls get short windows: ten samples of a second each would be all warm-up."""
     chunk = sampler.chunk(rule)
-    if chunk > 1 or not shown or shown[-1] <= 0:
+    if chunk > 1 or not trials or trials[-1] <= 0:
         return max(chunk, _WINDOW) if chunk == 1 else chunk
-    return max(1, min(_WINDOW, int(rule.warmup_max / 4 / shown[-1])))
+    return max(1, min(_WINDOW, int(rule.warmup_max / 4 / trials[-1])))
 
 
-class _Sampled(NamedTuple):
+class _SamplingResult(NamedTuple):
     rows: list[tuple[float, ...]]
     seconds: float
     stop: Stop
 
 
-def _sample(sampler: Sampler, rule: Sampling, watch: ConditionsMonitor) -> _Sampled:
+def _sample(sampler: Sampler, rule: Sampling, watch: ConditionsMonitor) -> _SamplingResult:
     """Take samples until the first quantity has enough."""
-    until, elapsed, ask_at = _enough(sampler, rule), 0.0, _WINDOW
+    # Where a number of samples is asked for, all calls of one stretch are one sample.
+    count = None if rule.samples is None else max(1, rule.samples // sampler.calls)
+    until: StoppingRule = Precision(rule) if count is None else FixedCount(count)
+    elapsed, ask_at = 0.0, _WINDOW
     rows: list[tuple[float, ...]] = []
     firsts: list[float] = []
     while True:
-        count = sampler.chunk(rule) if rule.samples is None else min(sampler.chunk(rule), rule.samples - len(rows))
-        taken = sampler.take(count)
+        chunk = sampler.chunk(rule) if rule.samples is None else min(sampler.chunk(rule), rule.samples - len(rows))
+        taken = sampler.take(chunk)
         rows += taken.rows
         firsts += (row[0] for row in taken.rows)
         elapsed += taken.seconds
         watch.look(len(rows))
         if len(rows) >= ask_at or elapsed >= rule.max_time or rule.samples is not None:
             if stop := until.reached(firsts, elapsed):
-                return _Sampled(rows, elapsed, stop)
-            # The question costs a sort: ask it less often as samples grow.
+                return _SamplingResult(rows, elapsed, stop)
+            # The question costs a sort: it is asked less often as samples grow.
             ask_at = max(len(rows) + _WINDOW, round(1.1 * len(rows)))
 
 
-def _enough(sampler: Sampler, rule: Sampling) -> StoppingRule:
-    """The stopping rule. Where a number of samples is asked for, all calls of one stretch are one sample."""
-    if rule.samples is None:
-        return Precision(rule)
-    return FixedCount(max(1, rule.samples // sampler.calls))
-
-
-# Stopping rules, as objects that can be asked with invented numbers.
+# Stopping rules. They are objects of their own, so that tests can ask them with invented numbers.
 
 # One sample says nothing about noise. A budget is overdrawn for three, unless the calls are very long.
 _MIN_SAMPLES = 3

@@ -1,4 +1,5 @@
-"""Ways to take samples. Each gives rows with one value per quantity, in seconds per call."""
+"""Samplers: by a host timer, the device's trace, events or a captured graph. Each gives rows of one value per quantity,
+in seconds per call. `cross_check` compares two of them, and `measure_energy` samples an energy counter."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ from opmark.plugin import Activity, DeviceClock, Launch, Timer
 from opmark.schema import EFFORTS, Caution, CrossCheck, Kernel, Measurement, Sampling
 from opmark.units import percent, seconds
 from opmark.worker.measure.cache import LaunchSource
-from opmark.worker.measure.conditions import ConditionsMonitor
+from opmark.worker.measure.instruments import ConditionsMonitor
 
 # A sample has to last this many steps of the clock, so that reading it is off by at most 0.1 %.
 _CLOCK_STEPS = 1000
 _MAX_CALLS = 1_000_000
 # A stretch of back-to-back calls is so much longer than a sample of single ones.
 _STRETCH = 20
-# Of a trace: calls a session, launches that a device's queue holds, seconds for which it may be held.
+# For a trace: calls per session, launches that a device's queue holds, seconds for which it may be held.
 _MOST_TRACED = 50
 _FEWEST_TRACED = 5
 _QUEUE = 900
@@ -112,9 +113,9 @@ class HostSampler:
     def take(self, count: int) -> SampleRows:
         start = time.perf_counter()
         raw = [self._once(self.calls) for _ in range(count)]
-        # Making a call cold costs of the budget too. A clock that stands still must not mean sampling without end.
-        told = self.virtual and self.supply.before is None
-        spent = max(sum(raw), self._clock.resolution) if told else time.perf_counter() - start
+        # Making a call cold is charged to the budget too. A clock that stands still must not mean sampling without end.
+        virtual_only = self.virtual and self.supply.before is None
+        spent = max(sum(raw), self._clock.resolution) if virtual_only else time.perf_counter() - start
         return SampleRows([(max(0.0, value / self.calls - self.overhead),) for value in raw], spent)
 
     def kernels(self) -> tuple[Kernel, ...]:
@@ -136,7 +137,7 @@ class HostSampler:
 
 
 def fit_batch(clock: Callable[[int], float], target: float, resolution: float) -> tuple[int, list[float], TimeBudget]:
-    """(calls that last as long as `target`, what the last two batches took, what finding out has cost).
+    """(calls that last as long as `target`, seconds of the last two batches, what finding out has cost).
 
     A batch is long enough if it is so twice: a first call may be slow for reasons of its own.
     """
@@ -150,8 +151,8 @@ def fit_batch(clock: Callable[[int], float], target: float, resolution: float) -
             if elapsed >= target / 2 or calls >= _MAX_CALLS:
                 return calls, [first, elapsed], TimeBudget(made, spent)
         # Aim a little beyond the target, and never grow more than tenfold on the word of a cold call.
-        wanted = 1.1 * target / max(elapsed, resolution) * calls
-        calls = min(_MAX_CALLS, max(calls + 1, min(10 * calls, round(wanted))))
+        aim = 1.1 * target / max(elapsed, resolution) * calls
+        calls = min(_MAX_CALLS, max(calls + 1, min(10 * calls, round(aim))))
 
 
 class _OnDevice:
@@ -329,7 +330,7 @@ def _nothing() -> None:
     return None
 
 
-# Checks a measurement by another timer: two that agree are hardly both wrong.
+# A second timer: two that agree are hardly both wrong.
 
 AGREE = 0.05
 # What an event and the start of a kernel behind it cost the device, which no subtraction takes off exactly.
@@ -356,7 +357,7 @@ def cross_check(measurement: Measurement, second: EventSampler) -> Measurement:
     return replace(found, cautions=(*measurement.cautions, caution))
 
 
-# Measures energy per call in a loop from one step of the counter to another, so that coarse steps do not matter.
+# Energy per call, in a loop from one step of the counter to another, so that coarse steps do not matter.
 
 _WINDOWS = 3
 _WINDOW = 0.5
@@ -399,7 +400,7 @@ class _Loop:
         self._watch = watch
 
     def until_step(self, at_least: float) -> tuple[float, int]:
-        """Call until that much time has passed and the counter makes its next step: (what it says, calls)."""
+        """Call until that much time has passed and the counter makes its next step: (its value, number of calls)."""
         launch, synchronize, batch = self._work
         start, calls, before = time.perf_counter(), 0, self._joules()
         while True:

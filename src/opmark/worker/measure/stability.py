@@ -1,4 +1,4 @@
-"""All checks that make a number doubtful, each with what was measured, the limit and what to do."""
+"""Checks that make a number doubtful. Each caution says what was measured, what the limit is and what to do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHERS_LIMIT = 0.3
 STEAL_LIMIT = 0.02
 # Share of the highest clock that was seen: below this the clock is part of the result.
 CLOCK_LIMIT = 0.97
-# Below this share of the harness's own cost, what is left after taking it off means nothing.
+# Below this share of the harness's own cost, a time from which that cost was subtracted means nothing.
 OVERHEAD_SHARE = 0.5
 
 
@@ -44,41 +44,42 @@ class Observed(NamedTuple):
     traces: bool = False
 
 
-def cautions(seen: Observed) -> tuple[Caution, ...]:
-    return tuple(_all(seen))
+def cautions(observed: Observed) -> tuple[Caution, ...]:
+    return tuple(_find_cautions(observed))
 
 
-def _all(seen: Observed) -> Iterator[Caution]:
-    if preempted := list(_preempted(seen)):
+def _find_cautions(observed: Observed) -> Iterator[Caution]:
+    if preempted := list(_check_preemption(observed)):
         yield from preempted  # what the other checks would say, and advise, does not apply
         return
-    yield from _unsettled(seen)
-    yield from _imprecise(seen)
-    yield from _noisy(seen)
-    yield from _drifting(seen)
-    yield from _outliers(seen)
-    yield from _below_overhead(seen)
-    yield from _incomplete(seen)
-    yield from _clocks_moved(seen)
-    if seen.real_clock:
-        yield from _disturbed(seen)
+    yield from _check_warm_up(observed)
+    yield from _check_precision(observed)
+    yield from _check_noise(observed)
+    yield from _check_drift(observed)
+    yield from _check_outliers(observed)
+    yield from _check_overhead(observed)
+    yield from _check_records(observed)
+    yield from _check_clocks(observed)
+    if observed.real_clock:
+        yield from _check_disturbance(observed)
 
 
-def _preempted(seen: Observed) -> Iterator[Caution]:
-    switches = seen.conditions.switches
-    lasting = seen.elapsed / len(seen.samples) >= SCHEDULER_TURN  # threads that hand over to each other do it faster
-    if seen.real_clock and lasting and switches >= PREEMPTED_SHARE * len(seen.samples):
+def _check_preemption(observed: Observed) -> Iterator[Caution]:
+    switches = observed.conditions.switches
+    # Threads that hand over to each other do it faster than the scheduler.
+    lasting = observed.elapsed / len(observed.samples) >= SCHEDULER_TURN
+    if observed.real_clock and lasting and switches >= PREEMPTED_SHARE * len(observed.samples):
         yield Caution(
             PREEMPTED,
-            f"the core was taken away {switches} times in {len(seen.samples)} samples: the median is the scheduler's, "
-            f"not the operator's; the fastest sample took {seconds(min(seen.samples))}",
+            f"the core was taken away {switches} times in {len(observed.samples)} samples: the median is the "
+            f"scheduler's, not the operator's; the fastest sample took {seconds(min(observed.samples))}",
             "do not use this number; stop other work, or use fewer --threads than there are idle cores",
         )
 
 
-def _unsettled(seen: Observed) -> Iterator[Caution]:
-    if not seen.settled:
-        limit, spent = percent(seen.rule.warmup_agreement), seconds(seen.rule.warmup_max)
+def _check_warm_up(observed: Observed) -> Iterator[Caution]:
+    if not observed.settled:
+        limit, spent = percent(observed.rule.warmup_agreement), seconds(observed.rule.warmup_max)
         yield Caution(
             "unsettled",
             f"warm-up ended after {spent} without two windows within {limit} of each other",
@@ -86,26 +87,26 @@ def _unsettled(seen: Observed) -> Iterator[Caution]:
         )
 
 
-def _imprecise(seen: Observed) -> Iterator[Caution]:
-    if seen.stop != "budget":
+def _check_precision(observed: Observed) -> Iterator[Caution]:
+    if observed.stop != "budget":
         return
-    width = relative_half_width(seen.samples)
-    if width > seen.rule.rel_ci:
-        known = f"the median is known to ± {percent(width)} after {count_noun(len(seen.samples), 'sample')}"
+    width = relative_half_width(observed.samples)
+    if width > observed.rule.rel_ci:
+        known = f"the median is known to ± {percent(width)} after {count_noun(len(observed.samples), 'sample')}"
         found = (
             known
             if width < 1e9
-            else f"{count_noun(len(seen.samples), 'sample')} are too few to tell how sure the median is"
+            else f"{count_noun(len(observed.samples), 'sample')} are too few to tell how sure the median is"
         )
         yield Caution(
             "imprecise",
-            f"{found}, in {seconds(seen.elapsed)}; ± {percent(seen.rule.rel_ci)} was asked for",
+            f"{found}, in {seconds(observed.elapsed)}; ± {percent(observed.rule.rel_ci)} was asked for",
             "use a higher --effort",
         )
 
 
-def _noisy(seen: Observed) -> Iterator[Caution]:
-    spread = noise(seen.samples)
+def _check_noise(observed: Observed) -> Iterator[Caution]:
+    spread = noise(observed.samples)
     if spread > NOISE_LIMIT:
         yield Caution(
             "noisy",
@@ -114,11 +115,11 @@ def _noisy(seen: Observed) -> Iterator[Caution]:
         )
 
 
-def _drifting(seen: Observed) -> Iterator[Caution]:
-    half = len(seen.samples) // 2
+def _check_drift(observed: Observed) -> Iterator[Caution]:
+    half = len(observed.samples) // 2
     if half < 10:
         return
-    first, second = median(seen.samples[:half]), median(seen.samples[half:])
+    first, second = median(observed.samples[:half]), median(observed.samples[half:])
     change = (second - first) / first if first > 0 else 0.0
     if abs(change) > DRIFT_LIMIT:
         word = "slower" if change > 0 else "faster"
@@ -130,36 +131,37 @@ def _drifting(seen: Observed) -> Iterator[Caution]:
         )
 
 
-def _outliers(seen: Observed) -> Iterator[Caution]:
-    centre, far = median(seen.samples), outlier_limit(seen.samples)
-    found = sum(value > far for value in seen.samples)
-    if len(seen.samples) >= 10 and found > OUTLIER_SHARE * len(seen.samples):
+def _check_outliers(observed: Observed) -> Iterator[Caution]:
+    centre, far = median(observed.samples), outlier_limit(observed.samples)
+    found = sum(value > far for value in observed.samples)
+    if len(observed.samples) >= 10 and found > OUTLIER_SHARE * len(observed.samples):
         yield Caution(
             "outliers",
-            f"{found} of {len(seen.samples)} samples took longer than {seconds(far)}, the median is {seconds(centre)}",
+            f"{found} of {len(observed.samples)} samples took longer than {seconds(far)}, "
+            f"the median is {seconds(centre)}",
             "something interrupts this machine regularly; the median stands, a mean would not",
         )
 
 
-def _below_overhead(seen: Observed) -> Iterator[Caution]:
-    centre = median(seen.samples)
-    if centre < OVERHEAD_SHARE * seen.overhead:
+def _check_overhead(observed: Observed) -> Iterator[Caution]:
+    centre = median(observed.samples)
+    if centre < OVERHEAD_SHARE * observed.overhead:
         yield Caution(
             "below-overhead",
-            f"a call takes {seconds(centre)}, less than half of the harness's own {seconds(seen.overhead)}",
+            f"a call takes {seconds(centre)}, less than half of the harness's own {seconds(observed.overhead)}",
             "too little work to measure: enlarge the case",
         )
 
 
-def _disturbed(seen: Observed) -> Iterator[Caution]:
-    switches = seen.conditions.switches
-    if seen.elapsed > 0.05 and switches / seen.elapsed > SWITCHES_PER_SECOND:
+def _check_disturbance(observed: Observed) -> Iterator[Caution]:
+    switches = observed.conditions.switches
+    if observed.elapsed > 0.05 and switches / observed.elapsed > SWITCHES_PER_SECOND:
         yield Caution(
             "interrupted",
-            f"another process took the core {switches} times in {seconds(seen.elapsed)}",
+            f"another process took the core {switches} times in {seconds(observed.elapsed)}",
             "stop other work, or use fewer --threads than cores",
         )
-    cores, load, others = os.cpu_count() or 1, seen.conditions.load, seen.conditions.others
+    cores, load, others = os.cpu_count() or 1, observed.conditions.load, observed.conditions.others
     if others is not None and others > OTHERS_LIMIT:
         yield Caution(
             "loaded",
@@ -172,7 +174,7 @@ def _disturbed(seen: Observed) -> Iterator[Caution]:
             f"the load of the last minute is {load:.1f} on {cores} cores",
             "wait until the machine is idle (`opmark doctor`)",
         )
-    steal = seen.conditions.steal
+    steal = observed.conditions.steal
     if steal is not None and steal > STEAL_LIMIT:
         yield Caution(
             "stolen",
@@ -181,22 +183,22 @@ def _disturbed(seen: Observed) -> Iterator[Caution]:
         )
 
 
-def _incomplete(seen: Observed) -> Iterator[Caution]:
-    if seen.lost:
+def _check_records(observed: Observed) -> Iterator[Caution]:
+    if observed.lost:
         yield Caution(
             "records-lost",
-            f"the profiler lost records of {count_noun(seen.lost, 'call')}; these are no samples, the other "
-            f"{len(seen.samples)} are whole",
+            f"the profiler lost records of {count_noun(observed.lost, 'call')}; these are no samples, the other "
+            f"{len(observed.samples)} are whole",
             "shorten the case, or measure it alone",
         )
-    if seen.stray:
+    if observed.stray:
         yield Caution(
             "stray-work",
-            f"{count_noun(seen.stray, 'activity', 'activities')} of the device belong to no call: the operator launches "
-            "work after it has returned, or something else uses this device",
+            f"{count_noun(observed.stray, 'activity', 'activities')} of the device belong to no call: the operator "
+            "launches work after it has returned, or something else uses this device",
             "device_time leaves them out; wait for all work inside the launch, and keep the device to yourself",
         )
-    if seen.traces and not seen.lost and not any(seen.samples):
+    if observed.traces and not observed.lost and not any(observed.samples):
         yield Caution(
             "no-kernels",
             "the call ran nothing on the device",
@@ -204,11 +206,11 @@ def _incomplete(seen: Observed) -> Iterator[Caution]:
         )
 
 
-def _clocks_moved(seen: Observed) -> Iterator[Caution]:
-    clocks, highest = seen.conditions.clocks, seen.conditions.highest_clock
+def _check_clocks(observed: Observed) -> Iterator[Caution]:
+    clocks, highest = observed.conditions.clocks, observed.conditions.highest_clock
     if not clocks or not highest or min(clocks) >= CLOCK_LIMIT * highest:
         return
-    reasons = sorted({reason for reading in seen.conditions.readings for reason in reading.throttle})
+    reasons = sorted({reason for reading in observed.conditions.readings for reason in reading.throttle})
     why = f", held down by {' and '.join(reasons)}" if reasons else ""
     low, high = (f"{clock / 1e6:.0f}" for clock in (min(clocks), max(clocks)))
     between = low if low == high else f"between {low} and {high}"

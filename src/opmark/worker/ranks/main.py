@@ -1,4 +1,4 @@
-"""One task -> one record, on every rank of a group. The ranks do each step together, and none waits for ever."""
+"""Runs one task on every rank of a group. The ranks do each step together, and none waits for ever."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opmark.schema.messages import Command, Joined, JoinFailed, JoinGroup, Liste
 from opmark.worker.preparation import make_inputs, refuse_if_too_large
 from opmark.worker.ranks.outputs import build, compare_on_rank, expected_on_rank, params_to_check
 from opmark.worker.ranks.quantities import RankMeasurement
-from opmark.worker.ranks.sync import InStep, PeerFailed, of_one_form, slowest
+from opmark.worker.ranks.sync import InStep, PeerFailed, max_over_ranks, require_same_form
 from opmark.worker.task_runner import Send, TaskRunner, reason_of
 from opmark.worker.verify.outputs import bounds
 
@@ -81,23 +81,23 @@ class RankTaskRunner(TaskRunner):
         self, team: ProcessGroup, task: Task, operator: Operator, implementation: Implementation
     ) -> Record:
         """Verify, call once, measure, verify again."""
-        backend, gear, params = self._backend, self._gear, task.case.params
+        backend, instruments, params = self._backend, self._instruments, task.case.params
         with InStep(team):
             refuse_if_too_large(params, operator, backend, ranks=self._neighbours)
         peers = team.peers(int(params.get("group") or params["ranks"]))
         world_rank = peers.world_rank(peers.rank)
         verification = self._verify_together(team, peers, task, operator, implementation)
 
-        baseline = gear.start_memory()
+        baseline = instruments.start_memory()
         with InStep(team):
             inputs = make_inputs(params, task, operator, backend, rank=world_rank)
             exchange = build(params, operator, implementation, backend, peers, inputs)
-        exchange = of_one_form(team, exchange)
+        exchange = require_same_form(team, exchange)
         self._call(exchange)
-        memory = gear.memory_since(baseline)
-        (peak,) = slowest(team, [memory.peak if memory else 0])
+        memory = instruments.memory_since(baseline)
+        (peak,) = max_over_ranks(team, [memory.peak if memory else 0])
 
-        measuring = RankMeasurement(task, self._info, backend, gear, exchange, team, self._neighbours)
+        measuring = RankMeasurement(task, self._info, backend, instruments, exchange, team, self._neighbours)
         measurements, overlap = measuring.run(), measuring.overlap()
 
         if verification.checked == "full":  # with other data in the same tensors, and poisoned outputs
@@ -138,7 +138,7 @@ class RankTaskRunner(TaskRunner):
             with InStep(team):
                 inputs = make_inputs(params, task, operator, backend, rank=peers.world_rank(peers.rank))
                 exchange = build(params, operator, implementation, backend, peers, inputs)
-            exchange = of_one_form(team, exchange)
+            exchange = require_same_form(team, exchange)
             self._call(exchange)
             with InStep(team):
                 due = expected_on_rank(params, task, operator, backend, peers)

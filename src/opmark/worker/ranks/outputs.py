@@ -1,4 +1,4 @@
-"""Verifies what a rank holds after an exchange: every rank's own result, against a reference over all ranks' inputs."""
+"""Verifies the result of each rank after an exchange, against a reference that takes the inputs of all ranks."""
 
 from __future__ import annotations
 

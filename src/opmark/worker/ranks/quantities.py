@@ -1,4 +1,4 @@
-"""Which quantities of a task are measured on all ranks, and how; what cannot be had is said."""
+"""Measures the quantities of a task on all ranks, and how well communication overlaps with computation."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ from opmark.plugin.registry import operator as find_operator
 from opmark.schema import QUANTITIES, Case, Caution, Measurement, Overlap, Sampling, Task
 from opmark.schema.measurement import PREEMPTED
 from opmark.units import count_noun, seconds
-from opmark.worker.instruments import Instruments
 from opmark.worker.measure.clock import host_timers
 from opmark.worker.measure.engine import measure
+from opmark.worker.measure.instruments import Instruments
 from opmark.worker.preparation import prepare
 from opmark.worker.quantities import quantities_for
-from opmark.worker.ranks.sync import RankSampler, slowest
-
-# How well two things overlap: each alone, then both together, in turns, on all ranks.
+from opmark.worker.ranks.sync import RankSampler, max_over_ranks
 
 _COMPUTATION = "matmul"
 """Runs beside communication: products that fit into a cache, so that both do not fight for the memory."""
@@ -35,84 +33,6 @@ _MIN_ROUNDS = 5
 _MAX_ROUNDS = 50
 _TRIALS = 10
 _CORRECTIONS = 2
-
-
-def measure_overlap(
-    team: ProcessGroup,
-    put_back: Launch,
-    first: str,
-    first_alone: Launch,
-    second: str,
-    second_alone: Launch,
-    together: Launch,
-) -> Overlap:
-    """Each launch waits for what it does; what it changes is put back before the next."""
-    launches = (first_alone, second_alone, together)
-    once = sum(_time(team, put_back, launch) for launch in launches)
-    rounds = max(_MIN_ROUNDS, min(_MAX_ROUNDS, int(_BUDGET / max(once, 1e-6))))
-    times = [[_time(team, put_back, launch) for launch in launches] for _ in range(rounds)]
-    alone, other, both = (median(list(column)) for column in zip(*times, strict=True))
-    return Overlap(first, alone, second, other, both)
-
-
-def overlap_with_computation(
-    task: Task,
-    info: BackendInfo,
-    backend: Backend,
-    team: ProcessGroup,
-    exchange: Exchange,
-    wait: Launch,
-    put_back: Launch,
-) -> Overlap | None:
-    """The overlap with products of matrices that take about as long; None where this framework has no such product."""
-    product = _product(task, info, backend)
-    if product is None:
-        return None
-
-    def communicate() -> None:
-        exchange.start()
-        wait()
-
-    communicating = median([_time(team, put_back, communicate) for _ in range(_TRIALS)])
-    computing = median([_time(team, put_back, partial(_repeat, product, 1, backend)) for _ in range(_TRIALS)])
-    times = max(1, ceil(communicating / max(computing, 1e-7)))
-    for _ in range(_CORRECTIONS):  # one product alone is mostly waking up, and products in a row are quicker
-        taken = median([_time(team, put_back, partial(_repeat, product, times, backend)) for _ in range(_MIN_ROUNDS)])
-        times = max(1, ceil(times * communicating / max(taken, 1e-7)))
-
-    def together() -> None:
-        exchange.start()
-        _repeat(product, times, None)
-        wait()
-
-    compute = partial(_repeat, product, times, backend)
-    return measure_overlap(team, put_back, task.case.op, communicate, f"{times} x {_COMPUTATION}", compute, together)
-
-
-def _product(task: Task, info: BackendInfo, backend: Backend) -> Launch | None:
-    operator = find_operator(_COMPUTATION)
-    fitting = implementations(operator, info)
-    if not fitting:
-        return None
-    params = operator.complete({"M": _SIDE, "N": _SIDE, "K": _SIDE, "dtype": "float32"})
-    beside = Task(Case.of(operator.name, params, "forward"), task.backend, fitting[0].label, task.settings)
-    return prepare(params, beside, operator, fitting[0], backend).launch
-
-
-def _repeat(launch: Launch, times: int, backend: Backend | None) -> None:
-    for _ in repeat(None, times):
-        launch()
-    if backend:
-        backend.synchronize()
-
-
-def _time(team: ProcessGroup, put_back: Launch, launch: Launch) -> float:
-    put_back()
-    team.barrier()
-    start = time.perf_counter()
-    launch()
-    return slowest(team, [time.perf_counter() - start])[0]
-
 
 SAMPLE_TIME = 1e-2
 """Seconds that a sample lasts at least. Ranks leave a barrier one after the other, and the first call after it finds
@@ -130,7 +50,7 @@ class RankMeasurement:
         task: Task,
         info: BackendInfo,
         backend: Backend,
-        gear: Instruments,
+        instruments: Instruments,
         exchange: Exchange,
         team: ProcessGroup,
         neighbours: int,
@@ -140,7 +60,7 @@ class RankMeasurement:
         self._task = task
         self._info = info
         self._backend = backend
-        self._gear = gear
+        self._instruments = instruments
         self._exchange = exchange
         self._team = team
         self._neighbours = neighbours
@@ -180,9 +100,9 @@ class RankMeasurement:
             usual = tuple(name for name in QUANTITIES if name in _BY_HOST)
         else:
             usual = ("latency", "host_time") if self._exchange.finish else ("latency",)
-        asked = quantities_for(settings, usual=usual)
-        found = [quantity for quantity in asked if quantity in self._timers]
-        for quantity in asked:
+        requested = quantities_for(settings, usual=usual)
+        found = [quantity for quantity in requested if quantity in self._timers]
+        for quantity in requested:
             if quantity not in found:
                 self.notes.append(f"{quantity}: several ranks are timed by the host: {', '.join(self._timers)}")
         return found or ["latency"]
@@ -192,7 +112,7 @@ class RankMeasurement:
         sampler = RankSampler(quantity, self._timers[quantity], self._exchange, self._team, settle)
         rule = self._task.settings.sampling
         rule = replace(rule, sample_time=max(rule.sample_time, SAMPLE_TIME))
-        (found,) = measure(sampler, rule, self._gear.watch)
+        (found,) = measure(sampler, rule, self._instruments.watch)
         cautions = (*self._rank_cautions(found.cautions), *self._short_samples(found, rule))
         return replace(found, by_rank=sampler.by_rank(len(found.samples)), cautions=cautions)
 
@@ -209,8 +129,8 @@ class RankMeasurement:
             elif self._neighbours * _THREADS_PER_RANK > cores:
                 yield Caution(
                     "crowded",
-                    f"{count_noun(self._neighbours, 'rank')}, each with a thread that moves data beside one that calls, "
-                    f"share {count_noun(cores, 'core')} of this host: times are those of such a crowd",
+                    f"{count_noun(self._neighbours, 'rank')}, each with a thread that moves data beside one that "
+                    f"calls, share {count_noun(cores, 'core')} of this host: times are those of such a crowd",
                     "use fewer --ranks, or a host with more cores",
                 )
 
@@ -220,8 +140,8 @@ class RankMeasurement:
         if rule.samples is None and most is not None and found.calls >= most and lasted < rule.sample_time / 2:
             yield Caution(
                 "short-samples",
-                f"a sample is {count_noun(found.calls, 'call')} after a barrier, {seconds(lasted)} in all: after more of "
-                "them, in place, numbers would not be finite in this element type",
+                f"a sample is {count_noun(found.calls, 'call')} after a barrier, {seconds(lasted)} in all: after more "
+                "of them, in place, numbers would not be finite in this element type",
                 "-p in_place=false, or an element type with a larger range, is measured over more calls",
             )
 
@@ -239,3 +159,83 @@ def _both(first: Launch, second: Launch | None) -> None:
     first()
     if second:
         second()
+
+
+def measure_overlap(
+    team: ProcessGroup,
+    put_back: Launch,
+    first: str,
+    first_alone: Launch,
+    second: str,
+    second_alone: Launch,
+    together: Launch,
+) -> Overlap:
+    """Time two launches alone and together, in turns, on all ranks.
+
+    Each launch waits until its work is done; `put_back` restores the data before the next one.
+    """
+    launches = (first_alone, second_alone, together)
+    once = sum(_time(team, put_back, launch) for launch in launches)
+    rounds = max(_MIN_ROUNDS, min(_MAX_ROUNDS, int(_BUDGET / max(once, 1e-6))))
+    times = [[_time(team, put_back, launch) for launch in launches] for _ in range(rounds)]
+    alone, other, both = (median(list(column)) for column in zip(*times, strict=True))
+    return Overlap(first, alone, second, other, both)
+
+
+def overlap_with_computation(
+    task: Task,
+    info: BackendInfo,
+    backend: Backend,
+    team: ProcessGroup,
+    exchange: Exchange,
+    wait: Launch,
+    put_back: Launch,
+) -> Overlap | None:
+    """The overlap with matrix products that take about as long; None where this framework has no such product."""
+    product = _prepare_product(task, info, backend)
+    if product is None:
+        return None
+
+    def communicate() -> None:
+        exchange.start()
+        wait()
+
+    communicating = median([_time(team, put_back, communicate) for _ in range(_TRIALS)])
+    computing = median([_time(team, put_back, partial(_repeat, product, 1, backend)) for _ in range(_TRIALS)])
+    times = max(1, ceil(communicating / max(computing, 1e-7)))
+    for _ in range(_CORRECTIONS):  # one product alone is mostly waking up, and products in a row are quicker
+        taken = median([_time(team, put_back, partial(_repeat, product, times, backend)) for _ in range(_MIN_ROUNDS)])
+        times = max(1, ceil(times * communicating / max(taken, 1e-7)))
+
+    def together() -> None:
+        exchange.start()
+        _repeat(product, times, None)
+        wait()
+
+    compute = partial(_repeat, product, times, backend)
+    return measure_overlap(team, put_back, task.case.op, communicate, f"{times} x {_COMPUTATION}", compute, together)
+
+
+def _prepare_product(task: Task, info: BackendInfo, backend: Backend) -> Launch | None:
+    operator = find_operator(_COMPUTATION)
+    fitting = implementations(operator, info)
+    if not fitting:
+        return None
+    params = operator.complete({"M": _SIDE, "N": _SIDE, "K": _SIDE, "dtype": "float32"})
+    beside = Task(Case.of(operator.name, params, "forward"), task.backend, fitting[0].label, task.settings)
+    return prepare(params, beside, operator, fitting[0], backend).launch
+
+
+def _repeat(launch: Launch, times: int, backend: Backend | None) -> None:
+    for _ in repeat(None, times):
+        launch()
+    if backend:
+        backend.synchronize()
+
+
+def _time(team: ProcessGroup, put_back: Launch, launch: Launch) -> float:
+    put_back()
+    team.barrier()
+    start = time.perf_counter()
+    launch()
+    return max_over_ranks(team, [time.perf_counter() - start])[0]

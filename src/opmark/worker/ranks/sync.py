@@ -52,8 +52,9 @@ class InStep:
             raise PeerFailed(f"rank {failed[0]} failed")
 
 
-def of_one_form(team: ProcessGroup, exchange: Exchange) -> Exchange:
-    """The exchange, if all ranks have built one of the same form: otherwise one of them would wait for ever."""
+def require_same_form(team: ProcessGroup, exchange: Exchange) -> Exchange:
+    """The exchange, if all ranks have built one of the same form. Raise TaskError otherwise: some would wait
+    for ever."""
     most = exchange.most_calls or 0
     forms = team.gathered([float(exchange.finish is not None), float(len(exchange.parts)), float(most)])
     if len({(finish, parts) for finish, parts, _ in forms}) > 1:
@@ -62,8 +63,8 @@ def of_one_form(team: ProcessGroup, exchange: Exchange) -> Exchange:
     return replace(exchange, most_calls=min(limits) if limits else None)
 
 
-def slowest(team: ProcessGroup, values: Sequence[float]) -> list[float]:
-    """For each value the largest of any rank, which is the same on all of them."""
+def max_over_ranks(team: ProcessGroup, values: Sequence[float]) -> list[float]:
+    """For each value, the largest of all ranks. Every rank gets the same result."""
     return [max(column) for column in zip(*team.gathered(values), strict=True)]
 
 
@@ -74,11 +75,11 @@ class _AgreedTimer:
         self.name = timer.name
         self.time = timer.time
         self.overhead = timer.overhead
-        (self.resolution,) = slowest(team, [timer.resolution])
+        (self.resolution,) = max_over_ranks(team, [timer.resolution])
 
 
 class RankSampler(HostSampler):
-    """One quantity on all ranks at once: a barrier, then each times its calls, and the slowest counts.
+    """Samples one quantity on all ranks at once: after a barrier each rank times its calls, and the slowest one counts.
 
     Every rank learns the times of all, so that all stop at the same sample without being told.
     """
@@ -91,7 +92,7 @@ class RankSampler(HostSampler):
         team: ProcessGroup,
         settle: Callable[[], object] | None = None,
     ) -> None:
-        """`settle` waits until what was put back is there."""
+        """`settle` waits until restored data has arrived on the device."""
         super().__init__(quantity, _AgreedTimer(timer, team), warm(exchange.start), batches=True)
         self._exchange = exchange
         self._team = team
@@ -106,31 +107,33 @@ class RankSampler(HostSampler):
 
     def prepare(self, rule: Sampling) -> tuple[TimeBudget, list[float]]:
         self._apart = rule.samples is None
-        spent, shown = super().prepare(rule)
+        spent, trials = super().prepare(rule)
         if rule.samples is None:
-            spent, shown = self._long_enough(rule, spent, shown)
-        self._per_sample = max(shown[-1] if shown else self._once(self.calls), 1e-6)
-        return spent, shown
+            spent, trials = self._lengthen_samples(rule, spent, trials)
+        self._per_sample = max(trials[-1] if trials else self._once(self.calls), 1e-6)
+        return spent, trials
 
-    def _long_enough(self, rule: Sampling, spent: TimeBudget, shown: list[float]) -> tuple[TimeBudget, list[float]]:
+    def _lengthen_samples(
+        self, rule: Sampling, spent: TimeBudget, trials: list[float]
+    ) -> tuple[TimeBudget, list[float]]:
         """Make samples longer where calls may be faster than they seemed, but no longer than the exchange allows.
 
         Ranks that share cores take several times as long for a call as they can: a sample has to be long also where
         its calls are at their fastest, or it would hold one good or one bad call.
         """
-        if self.calls == 1 and min(shown) >= rule.sample_time:
-            return spent, shown
-        again = [self._once(self.calls) for _ in range(_EXTRA_SAMPLES)]
-        spent = TimeBudget(spent.calls + _EXTRA_SAMPLES * self.calls, spent.seconds + sum(again))
-        fastest = max(min(*shown, *again) / self.calls, self._clock.resolution)
-        wanted = min(_MAX_GROWTH * self.calls, max(self.calls, ceil(rule.sample_time / fastest)))
-        calls = min(wanted, self._exchange.most_calls or wanted)
+        if self.calls == 1 and min(trials) >= rule.sample_time:
+            return spent, trials
+        extra = [self._once(self.calls) for _ in range(_EXTRA_SAMPLES)]
+        spent = TimeBudget(spent.calls + _EXTRA_SAMPLES * self.calls, spent.seconds + sum(extra))
+        fastest = max(min(*trials, *extra) / self.calls, self._clock.resolution)
+        target = min(_MAX_GROWTH * self.calls, max(self.calls, ceil(rule.sample_time / fastest)))
+        calls = min(target, self._exchange.most_calls or target)
         if calls == self.calls:
-            return spent, shown
+            return spent, trials
         self.calls = calls
         self.overhead = self._clock.overhead(calls) / calls
-        shown = [self._once(calls) for _ in range(2)]
-        return TimeBudget(spent.calls + 2 * calls, spent.seconds + sum(shown)), shown
+        trials = [self._once(calls) for _ in range(2)]
+        return TimeBudget(spent.calls + 2 * calls, spent.seconds + sum(trials)), trials
 
     def chunk(self, rule: Sampling) -> int:
         """Number of samples to take between two synchronisations of the ranks."""
@@ -140,8 +143,8 @@ class RankSampler(HostSampler):
         start = time.perf_counter()
         if not self._apart:
             self._team.barrier()
-        # Each rank takes off its own cost: what is gathered has to be the same to the last bit for all.
-        own = [max(0.0, self._alone(self.calls) / self.calls - self.overhead) for _ in range(count)]
+        # Each rank subtracts its own cost: the gathered values have to be the same to the last bit on all ranks.
+        own = [max(0.0, self._time_own_calls(self.calls) / self.calls - self.overhead) for _ in range(count)]
         every = self._team.gathered([*own, time.perf_counter() - start])
         spent = max(one[-1] for one in every)
         rows = list(zip(*(one[:-1] for one in every), strict=True))
@@ -149,12 +152,12 @@ class RankSampler(HostSampler):
         return SampleRows([(max(row),) for row in rows], spent)
 
     def warm(self, launch: object) -> float:
-        return self._alone(1)
+        return self._time_own_calls(1)
 
     def _once(self, calls: int) -> float:
-        return slowest(self._team, [self._alone(calls)])[0]
+        return max_over_ranks(self._team, [self._time_own_calls(calls)])[0]
 
-    def _alone(self, calls: int) -> float:
+    def _time_own_calls(self, calls: int) -> float:
         """Seconds that the calls take on this rank, from the barrier on."""
         if self._exchange.restore:
             self._exchange.restore()

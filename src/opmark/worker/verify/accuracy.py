@@ -1,9 +1,9 @@
-"""Checks gradients against the reference, for any operator, without a formula for its gradient.
+"""Compares arrays and gradients with the reference, and measures how far off they are.
 
-The change of the reference along a random direction v is known from a few more evaluations of it (a central difference
-in float64); it must equal the gradient times v. Each element of the direction is +1 or -1, so every element of the
-gradient counts; a single wrong one shows as long as it stands out from the rounding of all of them together, which in
-16-bit types it may not.
+Gradients are checked for any operator, without a formula for its gradient. The change of the reference along a random
+direction v is known from a few more evaluations of it (a central difference in float64); it must equal the gradient
+times v. Each element of the direction is +1 or -1, so every element of the gradient counts; a single wrong one shows as
+long as it stands out from the rounding of all of them together, which in 16-bit types it may not.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def check_gradients(
         # that in the type that they store more often than forwards.
         allowed = (relative + _OWN_ERROR) * growth(4 * found.outputs / max(1, gradient.size))
         for _ in range(_DIRECTIONS):
-            way = direction(name, generator, inputs[name])
-            terms = gradient * way
+            signs = direction(name, generator, inputs[name])
+            terms = gradient * signs
             scale = max(float(np.sqrt(np.square(terms).sum())), found.magnitude)
-            worst = _judge(name, float(terms.sum()), found.along(name, way), scale, allowed, worst)
+            worst = _judge(name, float(terms.sum()), found.along(name, signs), scale, allowed, worst)
     return worst
 
 
@@ -73,11 +73,11 @@ class _Slopes:
         # Where a gradient is zero, what is left of it is the rounding of terms of this size.
         self.magnitude = float(np.sqrt(sum(np.square(values).sum() for values in weighted)))
 
-    def along(self, name: str, way: Any) -> float:
+    def along(self, name: str, signs: Any) -> float:
         """The slope by the five-point rule, whose own error falls with the fourth power of the step."""
         total = 0.0
         for at, weight in _FIVE_POINTS:
-            moved = {**self._inputs, name: self._inputs[name] + at * _STEP * way}
+            moved = {**self._inputs, name: self._inputs[name] + at * _STEP * signs}
             total += weight * float(sum(values.sum() for values in self._weighted(moved)))
         return total / _STEP
 
@@ -97,7 +97,7 @@ def _judge(name: str, found: float, expected: float, scale: float, allowed: floa
     return ArrayErrors(max(worst.max_abs, error), max(worst.max_rel, error / scale if scale else 0.0))
 
 
-# Compares arrays within a tolerance. NaN and infinity never pass by accident.
+# Comparison of arrays within a tolerance. NaN and infinity never pass by accident.
 
 
 class ArrayErrors(NamedTuple):
@@ -124,7 +124,7 @@ def _compare_one(
         raise WrongResult(f"output {index} has shape {output.shape}, expected {expected.shape}")
     if output.size == 0:
         return ArrayErrors(0.0, 0.0)
-    _same_specials(index, output, expected)
+    _check_specials(index, output, expected)
     finite = np.isfinite(expected)
     known = np.where(finite, expected, 0)
     error = np.where(finite, _distance(output, known), 0.0)
@@ -153,7 +153,7 @@ def _distance(output: Any, expected: Any) -> Any:
     return distance.astype(np.float64)
 
 
-def _same_specials(index: int, output: Any, expected: Any) -> None:
+def _check_specials(index: int, output: Any, expected: Any) -> None:
     """Raise WrongResult unless NaN and infinities are exactly where the reference has them."""
     special = ~np.isfinite(output) | ~np.isfinite(expected)
     same = (output == expected) | (np.isnan(output) & np.isnan(expected))
@@ -175,9 +175,9 @@ def _describe(index: int, output: Any, expected: Any, error: Any, excess: Any, r
     )
 
 
-# Measures how far an output is from the reference; nothing here passes or fails.
+# The distance of an output from the reference; nothing here passes or fails.
 
-# Bits behind the point, and the exponent of the smallest normal number.
+# Bits of the fraction, and the exponent of the smallest normal number.
 _FORMATS = {
     "float64": (52, -1022),
     "float32": (23, -126),
@@ -207,7 +207,7 @@ def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:
     wide = np.result_type(found, due, np.float64)
     found, due = found.astype(wide, copy=False), due.astype(wide, copy=False)
     size = np.abs(due).astype(np.float64, copy=False)
-    with np.errstate(all="ignore"):  # what overflows here is infinite, and is then not told
+    with np.errstate(all="ignore"):  # what overflows here is infinite, and is then left out
         error = np.abs(found - due).astype(np.float64, copy=False)
         if output.dtype.kind in "iub" and expected.dtype.kind in "iub":
             # Whole numbers that a float64 cannot tell apart are told apart all the same.
@@ -217,18 +217,18 @@ def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:
         places = error / _last_place(size, dtype) if dtype in _FORMATS else None
     return Numerics(
         **counts,
-        max_abs=_told(error, np.max),
-        mean_abs=_told(error, np.mean),
-        max_rel=_told(relative, np.max),
-        mean_rel=_told(relative, np.mean),
+        max_abs=_finite_or_none(error, np.max),
+        mean_abs=_finite_or_none(error, np.mean),
+        max_rel=_finite_or_none(relative, np.max),
+        mean_rel=_finite_or_none(relative, np.mean),
         cosine=_cosine(found, due),
-        max_ulp=None if places is None else _told(places, np.max),
-        mean_ulp=None if places is None else _told(places, np.mean),
+        max_ulp=None if places is None else _finite_or_none(places, np.max),
+        mean_ulp=None if places is None else _finite_or_none(places, np.mean),
     )
 
 
-def _told(values: Any, of: Any) -> float | None:
-    """A statistic of values; None where there is nothing, or nothing finite, to tell."""
+def _finite_or_none(values: Any, of: Any) -> float | None:
+    """A statistic of values; None where there are no values, or it is not finite."""
     if values.size == 0:
         return None
     value = float(of(values))

@@ -1,4 +1,8 @@
-"""Verifies one task: its outputs (or gradients) against the reference of its operator."""
+"""Verifies the outputs (or gradients) of one task against the reference of its operator.
+
+Before timing, `verify` checks the case, or a smaller one where the reference would take too long (`scale_down`). After
+timing, `recheck` makes sure that the launch still computes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from opmark.plugin.operator import Place, count_elements, resize, rules_allow, s
 from opmark.schema import Numerics, Task, Verification
 from opmark.schema.tensor import sizeof
 from opmark.units import count_bytes
-from opmark.worker.preparation import PreparedLaunch, bind, case_bytes, prepare, refill, wanted_gradients
+from opmark.worker.preparation import PreparedLaunch, bind, case_bytes, gradient_names, prepare, refill
 from opmark.worker.verify.accuracy import (
     EVALUATIONS,
     ArrayErrors,
@@ -26,19 +30,19 @@ from opmark.worker.verify.accuracy import (
 
 
 def verify(task: Task, operator: Operator, implementation: Implementation, backend: Backend) -> Verification:
-    """How a task was checked and how far off its outputs are. Raise WrongResult where that is too far."""
+    """Check a task: the result says how, and how far off its outputs are. Raise WrongResult where that is too far."""
     params: Params = task.case.params
     backward = task.case.phase != "forward"
-    evaluations = EVALUATIONS * len(wanted_gradients(task, operator, params)) if backward else 1
+    evaluations = EVALUATIONS * len(gradient_names(task, operator, params)) if backward else 1
     scaled = too_large(operator, params, evaluations)
     if scaled:
         params = scale_down(operator, params, evaluations)
-    gradients = wanted_gradients(task, operator, params) if backward else ()
+    gradients = gradient_names(task, operator, params) if backward else ()
     prepared = prepare(params, task, operator, implementation, backend)
     arrays = input_arrays(operator, prepared, backend)
     relative, typical = bounds(operator, params)
     numbers: list[Numerics] = []
-    how = Verification(
+    verification = Verification(
         checked="scaled" if scaled else "full",
         params=dict(params) if scaled else None,
         tolerance=(relative, 0.0 if gradients and not operator.observe_gradients else typical),
@@ -52,9 +56,9 @@ def verify(task: Task, operator: Operator, implementation: Implementation, backe
         else:
             errors = _check_forward(prepared, operator, params, arrays, backend, numbers)
     except WrongResult as error:
-        error.verification = replace(how, numerics=tuple(numbers))
+        error.verification = replace(verification, numerics=tuple(numbers))
         raise
-    return replace(how, max_abs_error=errors.max_abs, max_rel_error=errors.max_rel, numerics=tuple(numbers))
+    return replace(verification, max_abs_error=errors.max_abs, max_rel_error=errors.max_rel, numerics=tuple(numbers))
 
 
 def input_arrays(operator: Operator, prepared: PreparedLaunch, backend: Backend) -> dict[str, Any]:
@@ -72,7 +76,7 @@ def check_outputs(
     dtypes: Sequence[str] = (),
 ) -> ArrayErrors:
     """Compare arrays of outputs with the reference."""
-    if operator.observe:  # what is observed has no last place any more
+    if operator.observe:  # observed values have no last place
         outputs, dtypes = output_arrays(operator, params, outputs, arrays), ()
     expected = as_tuple(operator.reference(params, **arrays))
     return compare_outputs(operator, params, outputs, expected, numbers, dtypes)
@@ -90,7 +94,7 @@ def compare_outputs(
     """Raise WrongResult where outputs are further off than `factor` times the operator's tolerance. How far off each
     one is goes to `numbers`, also where that is too far."""
     if numbers is not None:
-        numbers += numerics_of(outputs, expected, dtypes)
+        numbers += compute_numerics(outputs, expected, dtypes)
     relative, typical = (factor * bound for bound in bounds(operator, params))
     return compare_arrays(outputs, expected, relative, typical * operator.tolerance.magnitude(params), typical)
 
@@ -103,7 +107,7 @@ def _check_forward(
     backend: Backend,
     numbers: list[Numerics],
 ) -> ArrayErrors:
-    native = _computed(prepared.launch(), backend)
+    native = _require_computed(prepared.launch(), backend)
     dtypes = [backend.dtype(output) for output in native]
     due = operator.result_dtype(params)
     if dtypes[0] != due:
@@ -112,16 +116,16 @@ def _check_forward(
     return check_outputs(operator, params, outputs, arrays, numbers, dtypes)
 
 
-def numerics_of(outputs: Sequence[Any], expected: Sequence[Any], dtypes: Sequence[str] = ()) -> Iterator[Numerics]:
-    """How far off each output is that can be compared at all; a wrong number or shape is found elsewhere."""
+def compute_numerics(outputs: Sequence[Any], expected: Sequence[Any], dtypes: Sequence[str] = ()) -> Iterator[Numerics]:
+    """Yield how far off each output is; a wrong number of outputs or a wrong shape is reported elsewhere."""
     for i, (output, due) in enumerate(zip(outputs, expected, strict=False)):
         if output.shape == due.shape:
             yield numerics(output, due, dtypes[i] if i < len(dtypes) else "")
 
 
-def _computed(outputs: Any, backend: Backend) -> tuple[Any, ...]:
-    """The outputs, if they are computed: one that is computed only when somebody looks would be timed without its
-    work."""
+def _require_computed(outputs: Any, backend: Backend) -> tuple[Any, ...]:
+    """The outputs as a tuple. Raise WrongResult for an output that is computed only when it is read: it would be timed
+    without its work."""
     native = as_tuple(outputs)
     if any(output is None for output in native):
         raise WrongResult("the launch returns nothing, or nothing for one of its outputs")
@@ -132,7 +136,7 @@ def _computed(outputs: Any, backend: Backend) -> tuple[Any, ...]:
 
 
 def output_arrays(operator: Operator, params: Params, outputs: tuple[Any, ...], arrays: Mapping[str, Any]) -> Any:
-    """What the operator says is to be compared of its outputs; outputs that it cannot read are wrong."""
+    """The arrays that the operator makes of its outputs for comparison; outputs that it cannot read are wrong."""
     assert operator.observe is not None
     try:
         return as_tuple(operator.observe(params, outputs if len(outputs) > 1 else outputs[0], **arrays))
@@ -149,7 +153,7 @@ def _check_backward(
     relative: float,
     names: Sequence[str],
 ) -> ArrayErrors:
-    native = _computed(prepared.launch(), backend)
+    native = _require_computed(prepared.launch(), backend)
     found = [backend.to_numpy(gradient) for gradient in native]
     seeds = [None if seed is None else backend.to_numpy(seed) for seed in prepared.seeds]
     custom = operator.direction
@@ -172,22 +176,22 @@ def _check_observed_gradients(
     backend: Backend,
     numbers: list[Numerics],
 ) -> ArrayErrors:
-    """Where what was drawn decides about the gradient, the operator says what of it can be compared."""
+    """Compare gradients that depend on random values: the operator says which part of them can be compared."""
     assert operator.observe_gradients is not None
-    gradients = [backend.to_numpy(gradient) for gradient in _computed(prepared.launch(), backend)]
+    gradients = [backend.to_numpy(gradient) for gradient in _require_computed(prepared.launch(), backend)]
     seeds = [None if seed is None else backend.to_numpy(seed) for seed in prepared.seeds]
     pairs = operator.observe_gradients(params, gradients, seeds, **arrays)
     found, expected = zip(*pairs, strict=True)
-    numbers += numerics_of(found, expected)
+    numbers += compute_numerics(found, expected)
     relative, typical = bounds(operator, params)
     return compare_arrays(found, expected, relative, typical=typical)
 
 
 def bounds(operator: Operator, params: Params) -> tuple[float, float]:
-    return operator.tolerance.bounds(_coarsest(operator, params), params)
+    return operator.tolerance.bounds(_coarsest_dtype(operator, params), params)
 
 
-def _coarsest(operator: Operator, params: Params) -> str:
+def _coarsest_dtype(operator: Operator, params: Params) -> str:
     """The element type with the least precision among result and inputs: rounding happens to that."""
     result = operator.result_dtype(params)
     inputs = (spec.dtype for spec in operator.inputs(params).values())
@@ -199,12 +203,12 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 
-# Checks after timing that the launch still computes: with other data at the same addresses, and poisoned outputs.
+# After timing: does the launch still compute, with other data at the same addresses and poisoned outputs?
 
 MAX_RECHECKED_ELEMENTS = 1 << 16
 """Elements of an output that are compared, spread over it: enough to see that the work was done."""
 _TWICE = 2.0
-"""Two results, each as far from the truth as is allowed, may be so much further apart."""
+"""Two results that are each at the limit of the tolerance may be this many times the tolerance apart."""
 
 
 def recheck(
@@ -213,7 +217,7 @@ def recheck(
     """`same`, or why it was not checked again. Raise WrongResult where the timed launch does not compute."""
     try:
         return _recheck(task, operator, implementation, backend, prepared)
-    except Unsupported as error:  # a backend need not be able to write into a tensor
+    except Unsupported as error:  # some backends cannot write into a tensor
         return f"not done: {error.message}"
 
 
@@ -225,26 +229,26 @@ def _recheck(
     need, free = case_bytes(params, operator), backend.available_bytes()
     if free is not None and need > free:
         return f"not done: other data needs {count_bytes(need)}, {count_bytes(free)} are free"
-    if changed:  # being timed has changed them many times
+    if changed:  # the timed calls have changed the inputs many times
         refill(params, task, operator, backend, prepared, variant=0)
-    before = _seen(prepared, prepared.launch, params, operator, backend, task, poison=True)
+    before = _call_for_comparison(prepared, prepared.launch, params, operator, backend, task, poison=True)
     if task.case.phase != "backward":  # whose graph has kept what it needs of the inputs
         refill(params, task, operator, backend, prepared, variant=1)
     fresh = bind(params, task, operator, implementation, backend, prepared.inputs, variant=1)
     for target, source in zip(prepared.seeds, fresh.seeds, strict=True):
         if target is not None:
             backend.copy_into(target, source)
-    expected = before if drawn else _seen(prepared, fresh.launch, params, operator, backend, task)
+    expected = before if drawn else _call_for_comparison(prepared, fresh.launch, params, operator, backend, task)
     if changed:
         refill(params, task, operator, backend, prepared, variant=1)
-    found = _seen(prepared, prepared.launch, params, operator, backend, task)
+    found = _call_for_comparison(prepared, prepared.launch, params, operator, backend, task)
     try:
-        _refuse_poison(found, before)
+        _check_all_written(found, before)
         if not drawn:
             compare_outputs(operator, params, found, expected, factor=_TWICE)
-        # Zeros everywhere (a gradient that vanishes) may well be the same; that they are new, the poison has told.
+        # Zeros everywhere (a gradient that vanishes) may be the same twice; poison has shown that they were written.
         if operator.result != "constant" and _equal(found, before) and any(array.any() for array in found):
-            _explain_the_same(task, operator, backend, prepared)
+            _check_unchanged(task, operator, backend, prepared)
     except WrongResult as error:
         raise WrongResult(
             "verified before timing, wrong after it: with other data in the same tensors the launch that was timed "
@@ -253,15 +257,15 @@ def _recheck(
     return "same"
 
 
-def _refuse_poison(found: tuple[Any, ...], before: tuple[Any, ...]) -> None:
+def _check_all_written(found: tuple[Any, ...], before: tuple[Any, ...]) -> None:
     """Raise WrongResult for elements that no call wrote: they still have what the output was overwritten with."""
     for i, (now, then) in enumerate(zip(found, before, strict=True)):
-        marks = _marks(now)
-        if marks.any() and not _marks(then).any():
+        marks = _find_poison(now)
+        if marks.any() and not _find_poison(then).any():
             raise WrongResult(f"output {i}: {int(marks.sum())} of {now.size} elements were not written")
 
 
-def _marks(array: Any) -> Any:
+def _find_poison(array: Any) -> Any:
     """Where a poisoned array is still poisoned; a truth value cannot tell."""
     if array.dtype.kind in "iu":
         return array == np.iinfo(array.dtype).max
@@ -272,8 +276,8 @@ def _equal(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
     return all(one.shape == other.shape and (one == other).all() for one, other in zip(some, others, strict=True))
 
 
-def _explain_the_same(task: Task, operator: Operator, backend: Backend, prepared: PreparedLaunch) -> None:
-    """Other data, the same result: it is remembered, or this operator is like that, as the reference then says too."""
+def _check_unchanged(task: Task, operator: Operator, backend: Backend, prepared: PreparedLaunch) -> None:
+    """Raise WrongResult where other data gave the same result, unless the reference says that it should."""
     params = task.case.params
     if task.case.phase != "forward" or operator.result == "random" or too_large(operator, params):
         raise WrongResult("the result is the same to the last bit")
@@ -283,7 +287,7 @@ def _explain_the_same(task: Task, operator: Operator, backend: Backend, prepared
     check_outputs(operator, params, tuple(map(backend.to_numpy, as_tuple(prepared.launch()))), arrays)
 
 
-def _seen(
+def _call_for_comparison(
     prepared: PreparedLaunch,
     launch: Launch,
     params: Params,
@@ -293,22 +297,22 @@ def _seen(
     *,
     poison: bool = False,
 ) -> tuple[Any, ...]:
-    """What is compared of a call, as arrays; then, with `poison`, its outputs are overwritten."""
+    """Call once, and return the arrays to compare. With `poison`, the outputs are overwritten afterwards."""
     observes = operator.observe is not None and task.case.phase == "forward" and operator.result != "random"
     arrays = input_arrays(operator, prepared, backend) if observes else {}
     native = as_tuple(launch())
     if observes:
         outputs = tuple(backend.to_numpy(output) for output in native)
-        seen = as_tuple(output_arrays(operator, params, outputs, arrays))
+        compared = as_tuple(output_arrays(operator, params, outputs, arrays))
     else:
-        seen = tuple(backend.sample(output, MAX_RECHECKED_ELEMENTS) for output in native)
+        compared = tuple(backend.sample(output, MAX_RECHECKED_ELEMENTS) for output in native)
     if poison:
         for output in native:
             backend.poison(output)
-    return seen
+    return compared
 
 
-# Makes a case smaller that is too large to check in full: same operator, same dtype, same options.
+# A smaller case in place of one that is too large to check: same operator, same dtype, same options.
 
 # The reference then takes a fraction of a second and a few tens of megabytes.
 MAX_FLOPS = 500_000_000

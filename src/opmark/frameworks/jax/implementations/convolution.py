@@ -1,4 +1,4 @@
-"""Convolutions, transposed convolutions, im2col and upsampling, all with channels first."""
+"""Convolutions, pools, im2col, upsampling and sampling between pixels, all with channels first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New tensors whose values do not depend on data."""
+"""New tensors without data, densities of distributions, random values and dropout."""
 
 from __future__ import annotations
 

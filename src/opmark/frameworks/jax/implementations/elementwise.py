@@ -1,4 +1,4 @@
-"""Activations, gated units and softmax, by jax.nn where it has them."""
+"""Element-wise operators, and activations, gated units and softmax, by jax.nn where it has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""8-bit numbers: quantization with given scales or one computed per row, and products."""
+"""Products of matrices and vectors, also with 8-bit numbers, and decompositions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Normalisation with statistics in at least float32, as layer libraries on JAX compute them."""
+"""Parts of networks: normalisation, fused chains, attention, embedding bags, recurrent cells and layers.
+
+Statistics are computed in at least float32, as layer libraries on JAX do.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Element-wise operators: arithmetic, rounding, truth values."""
+"""Element-wise operators: arithmetic, rounding, truth values, activations, softmax, gated units."""
 
 from __future__ import annotations
 

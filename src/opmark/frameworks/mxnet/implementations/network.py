@@ -1,4 +1,4 @@
-"""Parts of networks: recurrent layers, attention, sequences, dropout, fused chains."""
+"""Parts of networks: recurrent layers, attention, sequences, dropout, fused chains, normalisation."""
 
 from __future__ import annotations
 

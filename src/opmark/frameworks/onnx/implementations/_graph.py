@@ -54,7 +54,7 @@ class GraphBuilder:
                 _refuse_rounded(kind, attributes)
             names = [f"{kind}_{next(self._numbers)}" for _ in range(outputs)]
             for i, name in enumerate(names):
-                self._dtypes[name] = self._given(kind, i, sources, attributes)
+                self._dtypes[name] = self._output_dtype(kind, i, sources, attributes)
             if kind == "Cast":
                 attributes["to"] = element_type(attributes["to"])
             self.nodes.append(helper.make_node(kind, sources, names, domain=domain, **attributes))
@@ -96,12 +96,12 @@ class GraphBuilder:
             for one in inputs
         ]  # fmt: skip
 
-    def _given(self, kind: str, place: int, sources: list[str], attributes: Mapping[str, Any]) -> str:
+    def _output_dtype(self, kind: str, place: int, sources: list[str], attributes: Mapping[str, Any]) -> str:
         if kind == "Cast":
             return str(attributes["to"])
-        told = _TYPES.get(kind, 0)
-        told = told[place] if isinstance(told, tuple) else told
-        return told if isinstance(told, str) else self._dtypes[sources[told]] if sources else ""
+        rule = _TYPES.get(kind, 0)
+        rule = rule[place] if isinstance(rule, tuple) else rule
+        return rule if isinstance(rule, str) else self._dtypes[sources[rule]] if sources else ""
 
 
 def _refuse_rounded(kind: str, attributes: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Element-wise functions and activations of one tensor."""
+"""Element-wise functions and activations of one tensor, and operators on two or three tensors."""
 
 from __future__ import annotations
 

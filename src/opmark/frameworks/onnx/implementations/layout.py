@@ -1,4 +1,4 @@
-"""Reshaping, moving, splitting and joining, triangles, sequences."""
+"""Reshaping, moving, splitting and joining, triangles, sequences, and copies in place of views."""
 
 from __future__ import annotations
 

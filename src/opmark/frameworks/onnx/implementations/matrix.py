@@ -1,4 +1,4 @@
-"""Products of matrices and vectors, and attention."""
+"""Products of matrices and vectors, attention, and operators of language models."""
 
 from __future__ import annotations
 

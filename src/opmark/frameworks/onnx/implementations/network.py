@@ -1,4 +1,4 @@
-"""Recurrent networks: ONNX's nodes for whole sequences, and single steps written out."""
+"""Parts of networks: normalisation, and recurrent layers by ONNX's nodes or step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Element-wise operators: arithmetic, powers, trigonometry, special functions, comparisons, logic, bits."""
+"""Element-wise operators: arithmetic, powers, special functions, comparisons, logic, bits, activations, softmax."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Kernels written in Triton, launched on torch tensors.
 
-They are in modules of their own (`_kernels_*`), which are imported when a launch is built: Triton reads a kernel from
+They are in a module of their own (`_kernels`), which is imported when a launch is built: Triton reads a kernel from
 its source, which needs `triton` and its language as names of the module and which no type checker understands.
 """
 
@@ -11,8 +11,6 @@ from functools import partial
 from typing import Any
 
 from opmark.plugin import Implementation, Launch, Params
-
-# Operators that have a Triton kernel, and how their parameters are passed to it.
 
 
 def _add(p: Params, x: Any, y: Any) -> Launch:

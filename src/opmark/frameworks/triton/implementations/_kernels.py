@@ -1,6 +1,8 @@
 # mypy: ignore-errors
-"""layer_norm and rms_norm along the last axis, computed in float32 or wider. A row that fits into registers is read
-once; a longer one is read again for each sum and for the result. EPS is a constant, as an argument would be a float32.
+"""Triton kernels: layer_norm and rms_norm along the last axis, and a matrix product in tiles.
+
+Norms are computed in float32 or wider. A row that fits into registers is read once; a longer one is read again for each
+sum and for the result. EPS is a constant, as an argument would be a float32.
 """
 
 from __future__ import annotations

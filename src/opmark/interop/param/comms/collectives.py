@@ -1,4 +1,4 @@
-"""PARAM's collectives as operators of opmark."""
+"""PARAM's collectives as operators of opmark, with the backend and the sizes that its options mean."""
 
 from __future__ import annotations
 

@@ -32,10 +32,10 @@ def main(arguments: Sequence[str]) -> int:
     # Imported here, because neither -h nor a wrong option needs these modules.
     from opmark.interop.param.comms.output import JsonFile
     from opmark.interop.param.comms.rows import rows_of
-    from opmark.runner.ranks.job import outside
+    from opmark.runner.ranks.job import read_job
 
     rendezvous = _rendezvous(given)
-    place = outside({**os.environ, **rendezvous})
+    place = read_job({**os.environ, **rendezvous})
     talk = CommsLog(LEVELS.index(given.log), first=place is None or place.rank == 0)
     request = make_request(given, _rank_count(given, place))
     rows = rows_of(request) if not given.init_only else []

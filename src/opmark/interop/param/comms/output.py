@@ -1,4 +1,4 @@
-"""Every row as a line of JSON: the figures of the table, and the samples of every rank."""
+"""The output of comms.py: PARAM's table, and every row as a line of JSON with the samples of every rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a request in PARAM's order: by element type, then by collective, then by size."""
+"""The rows of a request in PARAM's order (by element type, collective, size), and their figures."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from opmark.runner.supervisor import WorkerPool
 from opmark.runner.worker_process import WorkerProcess, environ_for
 from opmark.schema import Case
 from opmark.schema.messages import VARIABLE, Checkout, Side
-from opmark.worker.side import apply_side, belongs, facts_of_side
+from opmark.worker.process_setup import apply_side, belongs, facts_of_side
 
 pytestmark = pytest.mark.verdicts
 

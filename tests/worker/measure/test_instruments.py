@@ -10,23 +10,23 @@ from opmark.frameworks.null.backend import VARIABLE, NullBackend, NullDevice, Nu
 from opmark.hardware.sensors import last_level_bytes
 from opmark.plugin import Backend, Timer
 from opmark.plugin.registry import backend
-from opmark.worker import instruments as module
-from opmark.worker.instruments import READ, Instruments, ResidentPages, sensors_of
+from opmark.worker.measure import instruments as module
 from opmark.worker.measure.clock import WallClock
+from opmark.worker.measure.instruments import READ, Instruments, ResidentPages, sensors_of
 
 
-def gear(name: str, live: Backend | None = None) -> Instruments:
+def make_instruments(name: str, live: Backend | None = None) -> Instruments:
     info = backend(name)
     return Instruments.of(info, live or info.load(threads=1), None)
 
 
 def test_a_backend_that_is_done_when_it_returns_has_the_hosts_clock_twice() -> None:
-    timers = gear("numpy-cpu").timers
+    timers = make_instruments("numpy-cpu").timers
     assert {name: type(timer) for name, timer in timers.items()} == {"latency": WallClock, "throughput": WallClock}
 
 
 def test_the_timers_of_a_backend_come_before_the_hosts() -> None:
-    assert {type(timer) for timer in gear("null").timers.values()} == {VirtualTimer}
+    assert {type(timer) for timer in make_instruments("null").timers.values()} == {VirtualTimer}
 
 
 def test_a_backend_that_returns_early_is_waited_for() -> None:
@@ -41,7 +41,7 @@ def test_a_backend_that_returns_early_is_waited_for() -> None:
         def synchronize(self) -> None:
             waited.append(None)
 
-    timers = gear("null", Early(backend("null"), 1)).timers
+    timers = make_instruments("null", Early(backend("null"), 1)).timers
     assert timers.keys() == {"latency", "host_time", "throughput"}
     timers["latency"].time(lambda: None, 3)
     assert len(waited) == 4  # once before, and once a call
@@ -51,20 +51,20 @@ def test_a_backend_that_returns_early_is_waited_for() -> None:
 
 
 def test_only_a_device_has_a_clock_of_its_own() -> None:
-    assert gear("numpy-cpu").clock is None
-    device = gear("null-device").clock
+    assert make_instruments("numpy-cpu").clock is None
+    device = make_instruments("null-device").clock
     assert device is not None
     assert device.name == "cupti"
 
 
 def test_the_cache_is_that_of_the_device_or_of_the_processor() -> None:
-    assert gear("null-device").cache_bytes == NullDevice(backend("null-device"), 1).cache_bytes()
-    assert gear("numpy-cpu").cache_bytes == last_level_bytes()
-    assert gear("null").cache_bytes is None
+    assert make_instruments("null-device").cache_bytes == NullDevice(backend("null-device"), 1).cache_bytes()
+    assert make_instruments("numpy-cpu").cache_bytes == last_level_bytes()
+    assert make_instruments("null").cache_bytes is None
 
 
 def test_memory_that_nobody_counts_is_that_of_the_process() -> None:
-    assert isinstance(gear("numpy-cpu").memory, ResidentPages)
+    assert isinstance(make_instruments("numpy-cpu").memory, ResidentPages)
 
 
 # Memory to overwrite the caches with.
@@ -82,7 +82,7 @@ class Counting(NullBackend):
 
 def test_memory_to_overwrite_is_made_when_first_needed_and_kept() -> None:
     live = Counting()
-    tools = gear("null", live)
+    tools = make_instruments("null", live)
     assert live.asked == [1], "the smallest call there is"
     first = tools.overwrite(live, 1000)
     assert tools.overwrite(live, 1000) is first
@@ -92,7 +92,7 @@ def test_memory_to_overwrite_is_made_when_first_needed_and_kept() -> None:
 
 def test_memory_to_overwrite_grows_where_more_is_asked_for() -> None:
     live = Counting()
-    tools = gear("null", live)
+    tools = make_instruments("null", live)
     first = tools.overwrite(live, 1000)
     assert tools.overwrite(live, 1001) is not first
     assert live.asked == [1, 1000, 1001]
@@ -109,7 +109,7 @@ def test_the_least_that_a_call_takes_is_measured_once_when_first_asked_for(monke
         return 0.25
 
     monkeypatch.setattr(module, "fastest_call", fastest)
-    tools = gear("null")
+    tools = make_instruments("null")
     assert asked == []
     assert (tools.least_call, tools.least_call) == (0.25, 0.25)
     assert asked == [(tools.timers["latency"], tools.smallest)]
@@ -117,7 +117,7 @@ def test_the_least_that_a_call_takes_is_measured_once_when_first_asked_for(monke
 
 @pytest.mark.parametrize("name", ["null", "null-device", "numpy-cpu", "torch-cpu"])
 def test_every_backend_has_a_smallest_call(name: str) -> None:
-    assert 0 <= gear(name).least_call < 1
+    assert 0 <= make_instruments(name).least_call < 1
 
 
 # Sensors.
@@ -155,7 +155,7 @@ def test_a_device_that_nobody_knows_has_no_sensors_and_says_so() -> None:
 
 
 def test_a_processor_has_those_that_its_kernel_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.CpuSensors, "here", classmethod(lambda cls: None))
+    monkeypatch.setattr(module.CpuSensors, "detect", classmethod(lambda cls: None))
     found, why = sensors_of(backend("numpy-cpu"), backend("numpy-cpu").load(1), {})
     assert found is None
     assert "virtual machine" in why

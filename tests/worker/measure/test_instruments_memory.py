@@ -10,8 +10,8 @@ import numpy as np
 import psutil
 import pytest
 
-from opmark.worker import instruments
-from opmark.worker.instruments import ResidentPages
+from opmark.worker.measure import instruments
+from opmark.worker.measure.instruments import ResidentPages
 
 pytestmark = pytest.mark.serial
 

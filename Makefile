@@ -25,17 +25,17 @@ run: $(VENV)/.installed  ## run the quick suite on the CPU
 
 test: $(VENV)/.installed-dev lint  ## everything that needs no GPU and has no target of its own
 	+$(MAKE) --no-print-directory --jobs 2 types test-side-by-side
-	$(PYTEST) --group rest -m serial
+	$(PYTEST) --group=rest -m serial
 
 test-side-by-side: $(VENV)/.installed-dev
-	$(SIDE_BY_SIDE) --group rest
+	$(SIDE_BY_SIDE) --group=rest
 
 test-verdicts: $(VENV)/.installed-dev  ## comparisons measured in turns, revisions, the gate, bisecting, rates of error
-	$(SIDE_BY_SIDE) --group verdicts
-	$(PYTEST) --group verdicts -m serial
+	$(SIDE_BY_SIDE) --group=verdicts
+	$(PYTEST) --group=verdicts -m serial
 
 test-store: $(VENV)/.installed-dev postgresql  ## the store on SQLite and on a PostgreSQL server that the tests start
-	$(SIDE_BY_SIDE) --group store
+	$(SIDE_BY_SIDE) --group=store
 
 # The store's tests start a server of their own, in a temporary folder, and need its programs only.
 postgresql:  ## PostgreSQL's programs, from Debian's package where that can be installed
@@ -46,7 +46,7 @@ postgresql:  ## PostgreSQL's programs, from Debian's package where that can be i
 	  echo "PostgreSQL is not installed and cannot be from here: the tests of the store on it will be skipped"
 
 test-dashboard: $(VENV)/.installed-dev postgresql  ## pages, JSON against its OpenAPI document, tokens, uploads, hostile ones too
-	$(FILE_BY_FILE) --group dashboard
+	$(FILE_BY_FILE) --group=dashboard
 
 test-browser: $(VENV)/.installed-dev chromium  ## the report and the dashboard in a real browser, and axe-core over every page
 	$(PYTEST) tests/browser
@@ -63,13 +63,13 @@ screenshots: $(VENV)/.installed-dev chromium  ## the pictures of docs/images, of
 	$(BIN)/python -m docs.screenshots $(if $(DB),--db $(DB))
 
 test-docs: $(VENV)/.installed-dev  ## every command, every output and every block of the documents
-	$(SIDE_BY_SIDE) --group docs
+	$(SIDE_BY_SIDE) --group=docs
 
 test-ranks: $(VENV)/.installed-dev  ## several processes: collectives, failures of a rank, launchers, two hosts
-	$(FILE_BY_FILE) --group ranks
+	$(FILE_BY_FILE) --group=ranks
 
 test-frameworks: $(VENV)/.installed-dev  ## every operator of every framework that shares this environment, verified
-	$(FILE_BY_FILE) --group frameworks
+	$(FILE_BY_FILE) --group=frameworks
 
 guests: $(VENV)/.installed-dev  ## environments for TensorFlow and MXNet, made if need be
 	@for guest in tensorflow mxnet; do \

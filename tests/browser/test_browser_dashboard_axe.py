@@ -40,8 +40,8 @@ class Named:
             self.showcase, self.failures, self.base, self.new = (
                 find_run(store, label).id for label in ("showcase", "failures", "base", "new")
             )
-            items = view_stored_run(store, find_run(store, "showcase")).items
-            nights = view_stored_run(store, find_run(store, "nightly~0")).items
+            items = view_stored_run(store, find_run(store, "showcase")).rows
+            nights = view_stored_run(store, find_run(store, "nightly~0")).rows
         self.item = items[0].key
         self.case = nights[0].case
 

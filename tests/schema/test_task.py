@@ -7,6 +7,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from opmark.schema import EFFORTS, Case, Settings, Task
+from opmark.schema import task as task_module
 from opmark.schema.case import content_id
 
 SETTINGS = Settings(2, "quick", EFFORTS["quick"])
@@ -33,3 +34,24 @@ def test_settings_that_are_written_otherwise_are_others() -> None:
     """1 and 1.0 are equal, but have different texts."""
     times = [replace(SETTINGS, sampling=replace(SETTINGS.sampling, max_time=value)) for value in (1, 1.0)]
     assert len({Task(CASE, "null", "null", settings).id for settings in times}) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (SETTINGS, "9508008d0c99d464"),
+        (Settings(1, "standard", EFFORTS["standard"], mode="continuous", process=3), "74e0cc0f4c7e7661"),
+    ],
+)
+def test_ids_of_stored_runs_stay_what_they_were(settings: Settings, expected: str) -> None:
+    """Computed by opmark 0.8. A new field of Settings must not change the ids of tasks that do not use it."""
+    case = Case.of("add", {"shape": [4], "dtype": "float32"}, "forward")
+    backend = "torch-cpu" if settings.effort == "quick" else "torch-cuda"
+    assert Task(case, backend, "torch", settings).id == expected
+
+
+def test_a_setting_that_is_added_later_is_in_an_id_only_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opmark.schema.task._IN_EVERY_ID", frozenset())
+    assert not task_module._is_in_id("verify", True)
+    assert task_module._is_in_id("verify", False)
+    assert not task_module._is_in_id("quantities", to_builtins(SETTINGS)["quantities"])

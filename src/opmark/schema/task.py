@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct, to_builtins
 from msgspec.json import encode
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from opmark.schema.case import Case, digest
 from opmark.schema.measurement import Cache
@@ -95,6 +95,20 @@ _settings_json: dict[bytes, str] = {}
 """Cache of settings as JSON with sorted keys, by their fast encoding: a run has few settings, but an id per record."""
 
 
+_IN_EVERY_ID = frozenset(
+    {"threads", "effort", "sampling", "seed", "verify", "quantities", "caches", "mode", "timer", "process"}
+)
+"""Settings that task ids have contained from the start. A setting that is added later is in an id only where it is not
+the default, so that old runs can still be resumed, joined and looked up."""
+
+
+_DEFAULTS = {field.name: to_builtins(field.default) for field in fields(Settings) if not field.required}
+
+
+def _is_in_id(name: str, value: object) -> bool:
+    return name in _IN_EVERY_ID or value != _DEFAULTS[name]
+
+
 class Task(Struct, frozen=True):
     case: Case
     backend: str
@@ -105,7 +119,8 @@ class Task(Struct, frozen=True):
     def id(self) -> str:
         known = encode(self.settings)
         if known not in _settings_json:
-            _settings_json[known] = json.dumps(to_builtins(self.settings), sort_keys=True, separators=(",", ":"))
+            identity = {key: value for key, value in to_builtins(self.settings).items() if _is_in_id(key, value)}
+            _settings_json[known] = json.dumps(identity, sort_keys=True, separators=(",", ":"))
         who = ",".join(map(json.dumps, (self.case.id, self.backend, self.implementation)))
         return digest(f"[{who},{_settings_json[known]}]".encode())
 

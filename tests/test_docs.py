@@ -256,6 +256,18 @@ def is_name(name: str) -> bool:
 MISSING = object()
 
 
+def test_functions_are_in_the_module_that_the_library_page_names() -> None:
+    """Rows of its table: one module or several, then their functions with arguments."""
+    text = (ROOT / "docs" / "library.md").read_text()
+    rows = re.findall(r"^\| (`opmark\.(?:api|report)\..*?) \| (.*) \|$", text, re.MULTILINE)
+    assert rows
+    for modules, functions in rows:
+        names = re.findall(r"`(\w+)\(", functions)
+        assert names
+        owners = [import_module(module) for module in CODE_FONT.findall(modules)]
+        assert [name for name in names if not any(callable(getattr(one, name, None)) for one in owners)] == []
+
+
 def has_module(name: str) -> bool:
     try:
         return find_spec(name) is not None
@@ -279,13 +291,12 @@ def test_paths_exist(path: Path) -> None:
 
 
 def is_path(name: str, folder: Path) -> bool:
-    """True for a path in the repository, in a package or beside the document; NAME stands for any file."""
-    if Path(name).stem == "NAME":
-        name = str(Path(name).parent)
+    """True for a path in the repository, in a package or beside the document; NAME stands for any file or folder."""
+    pattern = name.replace("NAME", "*")
     if "/" not in name.rstrip("/") and name.endswith(".py"):
-        return any((ROOT / "src").rglob(name)) or any((ROOT / "plugins").rglob(name))
+        return any((ROOT / "src").rglob(pattern)) or any((ROOT / "plugins").rglob(pattern))
     places = (ROOT, ROOT / "src", ROOT / "src" / "opmark", *ROOT.glob("plugins/*/src/*"), folder)
-    return any((place / name).exists() for place in places)
+    return any(any(place.glob(pattern)) for place in places)
 
 
 @by_document

@@ -31,7 +31,8 @@ class Endpoint:
     answer: type[Struct]
     """The answer. The page is made from it alone, so that JSON has everything that pages show."""
     template: str
-    """File in `dashboard/pages/templates`, which gets `answer` and `query`. Empty if there is only JSON."""
+    """File in `dashboard/pages/templates`, which gets `answer`, `query` and `endpoint`. Empty if there is only
+    JSON."""
     title: str
     summary: str
     """Description in the OpenAPI document."""

@@ -85,7 +85,7 @@ def _bandwidth(run_view: RunView, op: str, lines: Sequence[_SizeLine]) -> Chart 
     return Chart(
         id=address("bus", op),
         title="Bus bandwidth over size" + (f": {op}" if op else ""),
-        about="Bytes a second that the busiest link carries: comparable with its peak, whatever the number of ranks.",
+        about="Bytes per second that the busiest link carries: comparable with its peak, whatever the number of ranks.",
         kind="plot",
         x=Axis("bytes of the whole buffer", "B", "log2"),
         y=Axis("bus bandwidth", "B/s", "log"),
@@ -194,7 +194,7 @@ def fit_charts(fitted: Sequence[Fitted]) -> list[Chart]:
     bandwidths = Chart(
         id="fit-bus",
         title="bus bandwidth over size",
-        about="Bytes a second that the busiest link carries: comparable with its peak, whatever the number of ranks.",
+        about="Bytes per second that the busiest link carries: comparable with its peak, whatever the number of ranks.",
         kind="plot",
         x=_SIZE,
         y=Axis("bus bandwidth", "B/s", "log"),

@@ -50,7 +50,7 @@ MOVES_ONLY = "with data to move and no arithmetic: the table and the figures ove
 UNCOUNTED = "whose number of floating-point operations is unknown"
 NO_BYTES = "without bytes to move, or with an unknown number"
 _X = Axis("operational intensity", "flop/B", "log")
-_Y = Axis("floating-point operations a second", "flop/s", "log")
+_Y = Axis("floating-point operations per second", "flop/s", "log")
 _ROOFLINE_ABOUT = (
     "Each dot is a case in one state of the caches. Under a slanted line memory or a cache is the limit, under a level "
     "one arithmetic; what lies between a dot and its line could be gained."

@@ -192,9 +192,9 @@ COMPUTES = 4.0
 
 _Marker = Callable[[float, "_Point"], "Mark | None"]
 
-_TIME = Axis("time a call", "s", "log")
+_TIME = Axis("time per call", "s", "log")
 _BANDWIDTH = Axis("bandwidth", "B/s", "log")
-_ARITHMETIC = Axis("floating-point operations a second", "flop/s", "log")
+_ARITHMETIC = Axis("floating-point operations per second", "flop/s", "log")
 
 
 class _Point(NamedTuple):

@@ -1,4 +1,4 @@
-"""Odd sizes and unusual options of operators, beside the small preset that each of them has: a module a family.
+"""Odd sizes and unusual options of operators, beside the small preset of each; one module per family.
 
 `ODD` has lists of parameters by operator; the first of them is also what results are spoiled at. `IMMUNE` names ways of
 spoiling that an operator cannot notice, each with its reason beside it.

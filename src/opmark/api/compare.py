@@ -91,7 +91,8 @@ class RunFinder:
             wanted = _called(name)
             own = [figure for figure in figures if wanted(figure)]
             if not own:
-                raise UserError(self._nothing(name, run, figures), self._near(name, figures).strip() or None)
+                hint = f"{self._near(name, figures)}`opmark runs` lists runs; --run RUN names the run of two backends"
+                raise UserError(self._nothing(name, run, figures), hint)
             found.append(RunReference(store, run, name, _chosen(wanted, own, name)))
         return found[0], found[1]
 

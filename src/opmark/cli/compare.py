@@ -21,9 +21,11 @@ _FORMATS = ("table", "md", "json")
 def compare(
     a: Annotated[
         str,
-        typer.Argument(help="A run (id, label, LABEL~1), a store file or STORE::RUN; or a backend or interpreter."),
+        typer.Argument(
+            metavar="A", help="A run (id, label, LABEL~1), a store file or STORE::RUN; or a backend or interpreter."
+        ),
     ],
-    b: Annotated[str, typer.Argument(help="The same: this one is faster or slower than A.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The same: this one is faster or slower than A.")],
     run: Annotated[
         str | None, typer.Option(help="The run whose backends or interpreters A and B are. [default: the last run]")
     ] = None,

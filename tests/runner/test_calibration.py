@@ -194,6 +194,7 @@ def vectors(record: Record) -> int:
     return int({"copy": 2, "triad": 3}[record.task.case.op] * 4 * record.task.case.params["n"])
 
 
+@pytest.mark.serial  # measures the caches of this machine
 def test_a_processor_has_its_caches_and_its_memory_the_smallest_first(processor: tuple[Peaks, Calibration]) -> None:
     peaks = processor[0]
     assert [level.name for level in peaks.levels] == ["L1", "L2", MEMORY]

@@ -230,7 +230,7 @@ def test_a_module_that_cannot_be_imported_is_left_to_its_record(repo: Any, monke
     repo.commit("one", work="import nothing_of_this_name\n")
     repo.commit("two", work="def f(x): return x\n")
     with make_sides(revisions_of(repo, ["HEAD~1", "HEAD"], monkeypatch), own()) as (a, _):
-        told = origin._ask(a, ["work:f"])
+        told = origin._inspect_modules(a, ["work:f"])
     assert "nothing_of_this_name" in told["failed"]["work:f"]
 
 

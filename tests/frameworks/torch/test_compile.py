@@ -16,7 +16,7 @@ import torch
 
 from opmark.errors import Unsupported, WrongResult
 from opmark.frameworks import cache_folder
-from opmark.frameworks.torch.compile import kind
+from opmark.frameworks.torch.launch_key import launch_key
 from opmark.plugin import Implementation
 from opmark.plugin.registry import backend, operator
 from opmark.schema import EFFORTS, Case, Settings, Task
@@ -203,15 +203,15 @@ def test_without_a_compiler_it_says_so(live: Any, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_launch_is_of_a_kind_whatever_its_data() -> None:
-    assert kind(softmax()[1]) == kind(softmax()[1])
-    assert kind(softmax(8)[1]) != kind(softmax(9)[1])
+    assert launch_key(softmax()[1]) == launch_key(softmax()[1])
+    assert launch_key(softmax(8)[1]) != launch_key(softmax(9)[1])
     x = torch.rand(4)
-    assert kind(partial(torch.sum, x, dim=0)) != kind(partial(torch.sum, x, dim=-1))
-    assert kind(partial(torch.Tensor.add_, x)) != kind(partial(torch.Tensor.sub_, x))
-    assert kind(x.add_) != kind(x.sub_)
-    assert kind(x) != kind(x.double())
-    assert kind(lambda: x) != kind(lambda: 2 * x)
-    assert kind(object()) != kind(object())
+    assert launch_key(partial(torch.sum, x, dim=0)) != launch_key(partial(torch.sum, x, dim=-1))
+    assert launch_key(partial(torch.Tensor.add_, x)) != launch_key(partial(torch.Tensor.sub_, x))
+    assert launch_key(x.add_) != launch_key(x.sub_)
+    assert launch_key(x) != launch_key(x.double())
+    assert launch_key(lambda: x) != launch_key(lambda: 2 * x)
+    assert launch_key(object()) != launch_key(object())
 
 
 def test_a_closure_is_of_a_kind_by_what_it_holds() -> None:
@@ -219,8 +219,8 @@ def test_a_closure_is_of_a_kind_by_what_it_holds() -> None:
         x = torch.rand(4)
         return lambda: factor * x
 
-    assert kind(scaled(2.0)) == kind(scaled(2.0))
-    assert kind(scaled(2.0)) != kind(scaled(3.0))
+    assert launch_key(scaled(2.0)) == launch_key(scaled(2.0))
+    assert launch_key(scaled(2.0)) != launch_key(scaled(3.0))
 
 
 def test_caches_lie_where_the_parent_removes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

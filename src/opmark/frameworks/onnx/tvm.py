@@ -10,12 +10,6 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
-import tvm
-from tvm import relax
-from tvm.relax.frontend.onnx import from_onnx
-from tvm.relax.pipeline import legalize_passes, library_dispatch_passes
-from tvm.target import codegen
-
 from opmark.errors import Unsupported
 from opmark.frameworks.onnx.engine import EngineBackend, as_type, node_types
 from opmark.plugin import BackendInfo, Launch

@@ -5,74 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from types import BuiltinMethodType, FunctionType, MethodType
+from types import BuiltinMethodType
 from typing import Any
 
 import torch
 
 from opmark.frameworks.torch import inductor
 from opmark.frameworks.torch.backend import TorchBackend
+from opmark.frameworks.torch.launch_key import launch_key
 from opmark.plugin import BackendInfo, CallCost, Launch
 from opmark.schema import Compilation
-
-_DEEPEST = 12
-"""Levels to look into: a value that contains itself would never end."""
-
-
-def kind(value: Any, deep: int = _DEEPEST) -> Any:
-    """A key for launches that may share compiled code: equal for the same function on tensors of the same shapes, types
-    and places, with the same other values. A value that cannot be looked into is only equal to itself."""
-    if isinstance(value, torch.Tensor):
-        return (value.dtype, tuple(value.shape), _strides(value), value.device, value.requires_grad)
-    if isinstance(value, bool | int | float | complex | str | torch.dtype | torch.device | None):
-        return (type(value), repr(value))
-    parts = _parts(value) if deep else None
-    if parts is None:
-        return _Itself(value)
-    return (type(value), *(part if isinstance(part, _Itself) else kind(part, deep - 1) for part in parts))
-
-
-def _parts(value: Any) -> Iterable[Any] | None:
-    """The parts of a value; None where it cannot be taken apart."""
-    if isinstance(value, list | tuple):
-        return value
-    if isinstance(value, dict):
-        return [part for key, item in value.items() for part in (repr(key), item)]
-    if isinstance(value, partial):
-        return (value.func, value.args, value.keywords)
-    if isinstance(value, MethodType):
-        return (_Itself(value.__func__), value.__self__)
-    if isinstance(value, BuiltinMethodType):
-        return (value.__qualname__, value.__self__) if isinstance(value.__self__, torch.Tensor) else None
-    if isinstance(value, FunctionType):
-        held = [cell.cell_contents for cell in value.__closure__ or ()]
-        return (_Itself(value.__code__), held, value.__defaults__, value.__kwdefaults__)
-    if isinstance(value, torch.nn.Module):
-        return (repr(value), *value.state_dict().values())
-    own = type(value).__module__.partition(".")[0] not in ("torch", "builtins", "numpy") and hasattr(value, "__dict__")
-    return (vars(value),) if own and not isinstance(value, type) else None
-
-
-class _Itself:
-    """Is equal to the same object only, also where that object has an equality of its own, or no hash."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and other._value is self._value
-
-    def __hash__(self) -> int:
-        return id(self._value)
-
-
-def _strides(tensor: Any) -> tuple[int, ...]:
-    return tuple(tensor.stride()) if tensor.layout == torch.strided else ()
-
 
 # Number of cases whose compiled code is kept; it takes memory.
 _MOST = 32
@@ -131,7 +77,7 @@ class TorchCompileBackend(TorchBackend):
         return super().environment() | facts
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
-        launch, key = _plain(built), ("forward", kind(built))
+        launch, key = _plain(built), ("forward", launch_key(built))
         if self._graphs_of_the_device("forward"):
             for tensor in inputs.values():  # or each call would copy them to where the graph has its own
                 torch._dynamo.mark_static_address(tensor)
@@ -162,7 +108,7 @@ class TorchCompileBackend(TorchBackend):
 
         for tensor in inputs:
             tensor.requires_grad_(True)
-        made = self._found((phase, kind(of.one.eager)), run, phase, {})
+        made = self._found((phase, launch_key(of.one.eager)), run, phase, {})
         with inductor.compiling():
             back, seeds = walk(of.through(made.call, steps=steps))
         compiled_back = Compiled(back)

@@ -16,7 +16,7 @@ import triton
 from opmark.errors import Unsupported
 from opmark.frameworks import cache_folder
 from opmark.frameworks.torch.backend import TorchBackend
-from opmark.frameworks.torch.compile import kind
+from opmark.frameworks.torch.launch_key import launch_key
 from opmark.plugin import BackendInfo, Launch
 from opmark.schema import Compilation
 
@@ -39,7 +39,7 @@ class TritonBackend(TorchBackend):
         return super().environment() | {"triton": triton.__version__}
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
-        key = kind(built)
+        key = launch_key(built)
         made = self._made.get(key)
         if made is None:
             made = self._made[key] = self._compiled(built)

@@ -119,7 +119,7 @@ def records_of_task(store: SqlStore, run_id: str, task_id: str) -> list[Record]:
         query = select(RECORD.c.body, RECORD.c.samples).where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
         query = query.where(*(column == value for column, value in zip(who, same, strict=True)))
         found = [from_row(body, samples) for body, samples in connection.execute(query)]
-    wanted = {record.task.across_processes for record in found if record.task.id == task_id}
+    wanted = [record.task.across_processes for record in found if record.task.id == task_id]
     return [record for record in found if record.task.across_processes in wanted]
 
 

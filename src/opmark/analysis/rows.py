@@ -39,7 +39,7 @@ from opmark.schema.chart import Unit
 from opmark.schema.cost import Link, Traffic
 from opmark.schema.machine import NoiseFloor, Peaks
 from opmark.schema.measurement import PREEMPTED
-from opmark.schema.record import FAILED, Overlap, Status, StoredFigure
+from opmark.schema.record import COUNTED, FAILED, Overlap, Status, StoredFigure, severity
 from opmark.schema.record_head import RecordHead
 from opmark.schema.task import key_across_processes
 from opmark.stats import log_interval
@@ -87,10 +87,15 @@ class Timing(Struct, frozen=True):
         return self.quantity, self.cache
 
     @property
+    def disturbed(self) -> bool:
+        """Whether the scheduler spoilt the number: tables show it in brackets."""
+        return PREEMPTED in self.cautions
+
+    @property
     def usable(self) -> bool:
         """Whether the number is valid and was not spoilt by the scheduler."""
         positive = self.median is not None and math.isfinite(self.median) and self.median > 0
-        return positive and PREEMPTED not in self.cautions
+        return positive and not self.disturbed
 
 
 class Row(Struct, frozen=True, dict=True):
@@ -116,7 +121,7 @@ class Row(Struct, frozen=True, dict=True):
     effort: str
     mode: str
     status: Status
-    """If processes differ, the status of one that failed."""
+    """If processes differ, the most severe one."""
     reason: str
     timings: tuple[Timing, ...]
     """The first is the headline."""
@@ -163,7 +168,7 @@ class Row(Struct, frozen=True, dict=True):
 
     @property
     def seconds(self) -> float | None:
-        """Median of the headline, if it is a time above 0."""
+        """Median of the headline, if it is a time above 0, also of a disturbed one."""
         first = self.headline
         return first.median if first and first.unit == "s" and first.median and first.median > 0 else None
 
@@ -193,8 +198,8 @@ class Row(Struct, frozen=True, dict=True):
 
     @property
     def usable(self) -> bool:
-        """Whether the task succeeded and its headline is usable."""
-        return self.status == "ok" and self.headline is not None and self.headline.usable
+        """Whether the task was measured and its headline counts."""
+        return self.status in COUNTED and self.headline is not None and self.headline.usable
 
     @property
     def above_peak(self) -> bool:
@@ -232,7 +237,7 @@ class Row(Struct, frozen=True, dict=True):
     @property
     def record(self) -> Record:
         """The record that represents all: a failed one if there is any."""
-        return next((record for record in self.records if record.status != "ok"), self.records[0])
+        return min(self.records, key=lambda record: severity(record.status))
 
     @property
     def machine(self) -> MachineFacts:
@@ -409,6 +414,8 @@ def _rivals_key(task: Task) -> object:
 
 
 def _gain(row: Row, first: Row) -> float | None:
+    if any(one.headline is not None and one.headline.disturbed for one in (row, first)):
+        return None
     summary, base = row.summary(), first.summary()
     if summary is None or base is None or summary.median <= 0 or row.keys[0] != first.keys[0]:
         return None
@@ -433,7 +440,7 @@ def make_rows(
 def _make_row(
     group: Sequence[RecordHead], case: Case, machines: Mapping[str, MachineFacts], names: RowNames | None
 ) -> Row:
-    first = group[0] if len(group) == 1 else next((head for head in group if head.status != "ok"), group[0])
+    first = min(group, key=lambda head: severity(head.status))
     body, settings = first.body, first.body.task.settings
     figures: dict[Key, list[StoredFigure]] = {}
     for head in group:
@@ -497,7 +504,7 @@ def _rates(
     if moved:
         found |= {"traffic": moved.size, "link": moved.link, "ranks": moved.ranks}
     duration = lead.median if lead and lead.unit == "s" else None
-    if lead is None or not duration or duration <= 0:
+    if lead is None or not duration or duration <= 0 or lead.disturbed:
         return found
     if moved:
         link = bandwidths(cost, duration)

@@ -29,6 +29,7 @@ from opmark.schema.comparison import Compared, Pairing, Verdict
 from opmark.schema.measurement import PREEMPTED
 from opmark.schema.messages import Side
 from opmark.schema.options import MeasureOptions, Names, StoreOptions, as_list, split_names
+from opmark.schema.record import MEASURED
 from opmark.schema.run import short_revision
 from opmark.stats.verdict import STAGES
 from opmark.store.protocol import Store
@@ -198,7 +199,7 @@ class _ABSession:
 
 def _may_be_decided(pair: Pairing) -> bool:
     """Return whether more pairs may decide a case: both sides have a number, or the scheduler spoilt one."""
-    return pair.ratio is not None or (pair.statuses == ("ok", "ok") and PREEMPTED in pair.note)
+    return pair.ratio is not None or (MEASURED.issuperset(pair.statuses) and PREEMPTED in pair.note)
 
 
 def _run(side: Side, plan: Plan, label: str, session: str, pairs: int) -> Run:

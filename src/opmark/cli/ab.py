@@ -53,7 +53,7 @@ def print_compared(compared: Compared, *, as_json: bool) -> None:
 
 def has_failures(compared: Compared) -> bool:
     """Return whether a case failed on a side, or none could be measured."""
-    from opmark.schema.record import FAILED
+    from opmark.schema.record import FAILED, MEASURED
 
     statuses = [status for pair in compared.pairs for status in pair.statuses]
-    return "ok" not in statuses or bool(FAILED.intersection(statuses))
+    return not MEASURED.intersection(statuses) or bool(FAILED.intersection(statuses))

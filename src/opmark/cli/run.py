@@ -43,6 +43,7 @@ def run(
 def _measure(request: RunRequest, style: TableStyle, *, as_json: bool) -> None:
     from opmark.api.run import run_request
     from opmark.cli.progress import ProgressBar
+    from opmark.schema.record import MEASURED
 
     with ProgressBar(style, as_json=as_json) as progress:
         try:
@@ -69,8 +70,14 @@ def _measure(request: RunRequest, style: TableStyle, *, as_json: bool) -> None:
         else ""
     )
     talk(f"stored as run {result.run.id} in {result.db}{more}")
-    if not any(record.status == "ok" for record in result.records):
+    if not any(record.status in MEASURED for record in result.records):
         talk("nothing was measured")
+    if disturbed := sum(record.status == "disturbed" for record in result.records):
+        talk(
+            f"{count_noun(disturbed, 'record')} of {len(result.records)} disturbed: other work took the cores, so the "
+            "numbers in brackets count nowhere\nhint: stop other work (`opmark doctor` names it) and run again, or use "
+            "fewer --threads than there are idle cores"
+        )
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 

@@ -20,7 +20,7 @@ from opmark.schema.chart import Chart
 from opmark.schema.comparison import Compared
 from opmark.schema.machine import chip
 from opmark.schema.measurement import Caution
-from opmark.schema.record import FAILED
+from opmark.schema.record import COUNTED, FAILED
 from opmark.schema.run import short_revision
 from opmark.units import count_noun
 
@@ -118,7 +118,7 @@ def chips(run_view: RunView) -> str:
 ORDER = ("wrong", "error", "oom", "timeout")
 """Order of failures: wrong results, which mislead, come before missing ones."""
 WORDS = {"wrong": "wrong result", "error": "error", "oom": "out of memory", "timeout": "timed out",
-         "skipped": "skipped", "ok": "measured"}  # fmt: skip
+         "skipped": "skipped", "ok": "measured", "unchecked": "unchecked", "disturbed": "disturbed"}  # fmt: skip
 _FAILURES_LISTED = 200
 """Number of cases that are listed for one reason; the table has the others."""
 
@@ -172,7 +172,7 @@ def _group(status: str, reason: str, alike: list[Row], place: ItemAnchors) -> Fa
     )
 
 
-_STATUSES = ("ok", *ORDER, "skipped")
+_STATUSES = ("ok", "unchecked", "disturbed", *ORDER, "skipped")
 
 
 class SummaryFact(NamedTuple):
@@ -251,7 +251,7 @@ def about(run_view: RunView) -> list[SummaryFact]:
 
 def keys(run_view: RunView, href: dict[str, str]) -> list[Key]:
     """Return the key numbers of a run, from its usable rows. `href` has the links to rows by key."""
-    rows = [row for row in run_view.rows if row.status == "ok"]
+    rows = [row for row in run_view.rows if row.status in COUNTED]
     usable = [row for row in rows if row.usable]
     doubted = sum(bool(row.headline_cautions) for row in rows)
     found = [

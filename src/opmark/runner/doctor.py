@@ -34,7 +34,7 @@ from opmark.schema import (
 )
 from opmark.schema.machine import Floor, NoiseFloor, chip
 from opmark.schema.options import MeasureOptions
-from opmark.schema.record import utc_now
+from opmark.schema.record import MEASURED, utc_now
 from opmark.stats import noise, relative_deviation
 from opmark.stats.verdict import ALPHA, compare_pairs, rank_sum_p
 from opmark.units import seconds
@@ -83,7 +83,7 @@ def _trapped_instructions(available: list[Availability]) -> list[DiagnosisItem]:
     instruction_set.remember("torch-cpu", None)  # to find out whether it still is so
     with closing(Supervisor(backends()["torch-cpu"], 1, WorkerOptions(_TRIAL_TIMEOUT))) as supervisor:
         record = supervisor.run(_trial())
-    if record.status != "ok":
+    if record.status not in MEASURED:
         return [DiagnosisItem("instructions", False, f"a bfloat16 product fails: {record.reason}", "update torch")]
     limit = instruction_set.recall("torch-cpu")
     if limit:

@@ -12,6 +12,7 @@ from opmark.plugin import Backend, BackendInfo, CallCost, Implementation, Operat
 from opmark.plugin.registry import implementations
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Compilation, Record, Status, Task, Verification
+from opmark.schema.measurement import PREEMPTED
 from opmark.schema.messages import Command, Reply, RunTask, Stage, TaskReply
 from opmark.schema.record import utc_now
 from opmark.worker.measure.clock import mark_small_calls
@@ -101,9 +102,11 @@ class TaskRunner:
 
             after = recheck(task, operator, implementation, backend, prepared)
             verification = replace(verification, after=after)
+        spoilt = [caution for caution in measurements[0].cautions if caution.code == PREEMPTED]
         return Record(
             task,
-            "ok",
+            "disturbed" if spoilt else "ok",
+            spoilt[0].message if spoilt else "",
             measurements=measurements,
             cost=counted.cost,
             memory=memory,

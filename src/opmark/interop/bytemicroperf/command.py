@@ -47,6 +47,7 @@ from opmark.plugin.registry import backend as find_backend
 from opmark.runner.probe import probe
 from opmark.schema import Record, Run, Workload
 from opmark.schema.machine import Peaks
+from opmark.schema.record import COUNTED, MEASURED
 from opmark.schema.workload import VERSION
 from opmark.units import count_noun
 
@@ -216,7 +217,7 @@ class _MicroPerfSession:
             raise next(iter(self.refused.values()))
         for names, error in self.refused.items():
             self.talk.warning(f"not measured: {names}: {error.message}")
-        measured = any(record.status == "ok" for record in self.records)
+        measured = any(record.status in MEASURED for record in self.records)
         failed = any(record.failed for record in self.records)
         return 0 if measured and not (failed or choice.missing or self.refused) else 1
 
@@ -265,7 +266,7 @@ class _MicroPerfSession:
         self.reports.add(record)
         self.records.append(record)
         line = _line(record, v1=self._v1)
-        if record.status == "ok":
+        if record.status in COUNTED:
             self.talk.case(line)
         else:
             self.talk.warning(line)

@@ -14,6 +14,7 @@ from opmark.analysis.rows import Row, unit_of
 from opmark.plugin import Results
 from opmark.schema import QUANTITIES, Case, Cost, Traffic
 from opmark.schema.machine import MEMORY, Peaks, chip
+from opmark.schema.record import COUNTED
 from opmark.stats.measurement import Summary
 
 _GB = 1e9
@@ -159,7 +160,7 @@ def noise_percent(summary: Summary, decimals: int = 2) -> float | None:
 def figures_of(row: Row) -> ReportFigures | None:
     """Return the figures of a row; None if no time was measured."""
     times = [key for key in row.keys if key[0] in QUANTITIES and unit_of(key[0]) == "s"]
-    if row.record.status != "ok" or not times:
+    if row.record.status not in COUNTED or not times:
         return None
     order = _PREFERRED_TRANSFER if row.record.cost and row.record.cost.traffic else _PREFERRED
     key = min(times, key=lambda k: (order.index(k[0]), k[1] != "cold"))

@@ -17,6 +17,7 @@ from opmark.analysis.rows import Row, rows_of_records, unit_of
 from opmark.interop.param.config_exporter import NotExpressible, write_case
 from opmark.plugin import Results
 from opmark.schema import Case, ImportProblem, Measurement, Record
+from opmark.schema.record import COUNTED
 from opmark.version import VERSION
 
 _MILLI = 1e3
@@ -129,9 +130,9 @@ def metric(row: Row) -> dict[str, list[float]]:
 
 
 def _times(row: Row) -> list[Measurement]:
-    """Return the measurements of the first quantity that is a time, one per process."""
+    """Return the measurements of the first quantity that is a time, one per process; none of a disturbed case."""
     key = next((key for key in row.keys if unit_of(key[0]) == "s"), None)
-    return row.measurements(key) if key else []
+    return row.measurements(key) if key and row.status in COUNTED else []
 
 
 def _is_error(phase: str, row: Row) -> bool:

@@ -16,6 +16,7 @@ from opmark.plugin.registry import way_of
 from opmark.schema.chart import Chart, ChartSeries, Mark
 from opmark.schema.machine import findings_key
 from opmark.schema.measurement import PREEMPTED
+from opmark.schema.record import COUNTED, MEASURED
 from opmark.schema.tensor import DTYPES
 from opmark.units import count_noun
 
@@ -79,7 +80,7 @@ class LeftOutCounter:
 
 def why_left_out(row: Row) -> str:
     """Return the reason why a row has no time to draw; empty if it has one."""
-    if row.status != "ok":
+    if row.status not in COUNTED:
         return f"that ended as `{row.status}`"
     if row.traffic is not None:
         return COMMUNICATION
@@ -222,12 +223,12 @@ def is_usable(timing: Timing | None) -> TypeGuard[Timing]:
 
 def usable_headline(row: Row) -> Timing | None:
     """Return the headline of a row that succeeded, if it is usable."""
-    return row.headline if row.status == "ok" and is_usable(row.headline) else None
+    return row.headline if row.status in COUNTED and is_usable(row.headline) else None
 
 
 def note_unusable(rows: Iterable[Row]) -> list[str]:
     """Return a note on rows with unusable numbers; failures are listed elsewhere."""
-    count = sum(row.status == "ok" and bool(row.timings) and usable_headline(row) is None for row in rows)
+    count = sum(row.status in MEASURED and bool(row.timings) and usable_headline(row) is None for row in rows)
     return [f"{count_noun(count, 'case')} left out: no usable number (preempted, 0 or none)"] if count else []
 
 

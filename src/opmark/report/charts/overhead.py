@@ -20,6 +20,7 @@ from opmark.report.charts.elements import (
     usable_headline,
 )
 from opmark.schema.chart import Axis, Chart, Mark, ReferenceLine
+from opmark.schema.record import COUNTED, MEASURED
 from opmark.units import count_noun, seconds, significant
 
 _BOUND = "launch-bound"
@@ -28,7 +29,7 @@ _NEAR = 2
 
 
 def overhead(run_view: RunView) -> list[Chart]:
-    fine = [row for row in run_view.rows if row.status == "ok"]
+    fine = [row for row in run_view.rows if row.status in COUNTED]
     found = (_against_device(fine), _against_smallest(run_view, fine))
     return [chart for chart in found if chart is not None]
 
@@ -148,7 +149,7 @@ _MUCH = 2
 
 def memory(run_view: RunView) -> list[Chart]:
     where = hardware_by_environment(run_view)
-    counted = [row for row in run_view.rows if row.status == "ok" and row.memory is not None]
+    counted = [row for row in run_view.rows if row.status in MEASURED and row.memory is not None]
     on_host = [where.get(row.environment, NOWHERE).device and _counts_host_memory(row) for row in counted]
     elsewhere = [row for row, away in zip(counted, on_host, strict=True) if away]
     known = [row for row, away in zip(counted, on_host, strict=True) if not away]

@@ -32,6 +32,7 @@ from opmark.report.charts.elements import (
 )
 from opmark.schema.chart import Axis, Chart, ChartSeries, Mark, ReferenceLine
 from opmark.schema.measurement import Cache
+from opmark.schema.record import COUNTED, MEASURED
 from opmark.stats import log_interval
 from opmark.units import count_noun
 
@@ -109,7 +110,7 @@ def _same_case(run_view: RunView, where: dict[str, ChartHardware]) -> dict[tuple
     """Return successful rows by hardware, way of measuring and case."""
     found: dict[tuple[str, MeasurementMode, str], list[Row]] = {}
     for row in run_view.rows:
-        if row.status == "ok" and any(map(is_usable_time, row.timings)):
+        if row.status in COUNTED and any(map(is_usable_time, row.timings)):
             place, way = where.get(row.environment, NOWHERE), MeasurementMode(row.threads, row.mode, row.effort)
             found.setdefault((place.key, way, row.case), []).append(row)
     return found
@@ -152,7 +153,7 @@ def _name_ways(fields: Sequence[_Field]) -> None:
 
 def _note_failures(run_view: RunView, fields: Sequence[_Field]) -> None:
     """Add a note to the first chart on backends that failed cases of others."""
-    done = {row.case for row in run_view.rows if row.status == "ok"}
+    done = {row.case for row in run_view.rows if row.status in MEASURED}
     failed = [f"{row_label(row)} ({row.status})" for row in run_view.rows if row.failed and row.case in done]
     if fields and failed:
         fields[0].notes.append(f"failed where others did not: {name_few(failed)}")

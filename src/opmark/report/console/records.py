@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from opmark import units
-from opmark.analysis.ranking import Key
-from opmark.analysis.rows import MachineFacts, Row, rows_of_records, unit_of
+from opmark.analysis.rows import MachineFacts, Row, Timing, rows_of_records, unit_of
 from opmark.report.console.communication import print_above_link, print_overlaps, print_pairs, print_stragglers
 from opmark.report.console.fits import print_fits
 from opmark.report.console.table import DOUBTFUL, STYLES, gigabytes, print_rows, samples_line
@@ -109,9 +108,9 @@ def _cells(row: Row) -> Cells:
     if row.compile_time is not None:
         cells["compile"] = units.seconds(row.compile_time)
     if row.headline and (summary := row.summary()):
-        first, *more = row.keys
-        cells |= {"quantity": " ".join(first), **_figures(summary, first)}
-        cells |= {" ".join(key): _figures(other, key)["median"] for key in more if (other := row.summary(key))}
+        first = row.headline.key
+        cells |= {"quantity": " ".join(first), **_figures(summary, row.headline)}
+        cells |= {" ".join(t.key): _figures(own, t)["median"] for t in row.timings[1:] if (own := row.summary(t.key))}
         cells["GB/s"] = "view" if row.view else gigabytes(row.bytes_per_second) if row.bytes_per_second else ""
         cells["GFLOP/s"] = gigabytes(row.flops_per_second) if row.flops_per_second else ""
     found = {
@@ -127,9 +126,11 @@ def _cells(row: Row) -> Cells:
     return cells | {name: text for name, text in found.items() if text is not None}
 
 
-def _figures(summary: Summary, key: Key) -> Cells:
-    scale, name = units.small_unit(summary.median, unit_of(key[0]))
+def _figures(summary: Summary, timing: Timing) -> Cells:
+    scale, name = units.small_unit(summary.median, unit_of(timing.quantity))
     value = f"{units.significant(summary.median / scale)} {name}"
+    if timing.disturbed:  # its spread says nothing about the operator
+        return {"median": f"({value})", "interval": "", "noise": ""}
     if summary.samples == 1:  # the spread is unknown
         return {"median": value, "interval": "", "noise": ""}
     return {

@@ -16,7 +16,8 @@ from rich.text import Text
 from opmark import units
 from opmark.report.text import harmless, printable
 
-STYLES = {"ok": "green", "wrong": "bold red", "error": "red", "timeout": "red", "oom": "red", "skipped": "yellow"}
+STYLES = {"ok": "green", "unchecked": "yellow", "disturbed": "bold red", "wrong": "bold red", "error": "red",
+          "timeout": "red", "oom": "red", "skipped": "yellow"}  # fmt: skip
 
 DOUBTFUL = "yellow"
 """Colour of rows with a caution, which also have a `!`."""

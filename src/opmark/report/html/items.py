@@ -44,22 +44,29 @@ class ItemColumn(NamedTuple):
 
 
 def _median(row: Row) -> float | None:
-    return row.headline.median if row.headline else None
+    """Return the number to sort by; a disturbed one has no place in the order."""
+    return row.headline.median if row.headline and not row.headline.disturbed else None
+
+
+def value_text(timing: Timing) -> str:
+    """Return the median as text, in brackets if it was disturbed."""
+    text = amount(timing.median, timing.unit)
+    return f"({text})" if text and timing.disturbed else text
 
 
 def _headline(row: Row) -> str:
-    return amount(_median(row), row.headline.unit) if row.headline else ""
+    return value_text(row.headline) if row.headline else ""
 
 
 def _interval(row: Row) -> str:
     first = row.headline
-    return interval(first.low, first.high, first.unit) if first else ""
+    return interval(first.low, first.high, first.unit) if first and not first.disturbed else ""
 
 
 def _width(row: Row) -> float | None:
     """Return the width of the interval relative to the median."""
     first = row.headline
-    if not first or not first.median or first.low is None or first.high is None:
+    if not first or first.disturbed or not first.median or first.low is None or first.high is None:
         return None
     return (first.high - first.low) / first.median
 
@@ -279,7 +286,7 @@ def row_details(row: Row, place: ItemAnchors, look: ItemStyle, figure: str = "")
 
 def _summary(row: Row) -> str:
     first = row.headline
-    word = (amount(first.median, first.unit) if first else "") or WORDS[row.status]
+    word = (value_text(first) if first else "") or WORDS[row.status]
     kind = " class=fail" if row.failed else ""
     return f"{esc(row.name)} <i>{esc(row.where)}</i> <b{kind}>{esc(word)}</b>"
 

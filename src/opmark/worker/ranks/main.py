@@ -12,6 +12,7 @@ from opmark.plugin import Backend, BackendInfo, Exchange, Implementation, Operat
 from opmark.schema import Record, Task, Verification
 from opmark.schema.case import content_id
 from opmark.schema.messages import Command, Joined, JoinFailed, JoinGroup, Listening, Reply, TaskReply
+from opmark.schema.record import MEASURED
 from opmark.worker.preparation import make_inputs, refuse_if_too_large
 from opmark.worker.ranks.outputs import build, compare_on_rank, expected_on_rank, params_to_check
 from opmark.worker.ranks.quantities import RankMeasurement
@@ -64,7 +65,7 @@ class RankTaskRunner(TaskRunner):
 
     def run(self, task: Task) -> Record:
         record = super().run(task)
-        if record.status != "ok":
+        if record.status not in MEASURED:
             gc.collect()  # tracebacks and frames hold on to each other, and to the buffers of what failed
         return replace(record, measurements=()) if self._rank else record  # rank 0 has the samples of all ranks
 

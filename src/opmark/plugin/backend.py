@@ -312,6 +312,28 @@ class Backend(ABC):
         flat = self.download(value).reshape(-1)
         return widen(flat[:: max(1, ceil(flat.size / most))])
 
+    def shape(self, value: Any) -> tuple[int, ...]:
+        """Return the shape of a tensor."""
+        return tuple(self.download(value).shape)
+
+    def take(self, value: Any, positions: Mapping[int, Any]) -> Any:
+        """Return the elements at these positions along axes, as `to_numpy` does; an axis that is not named is taken as
+        a whole. A large tensor should not be copied for a small part of it."""
+        array = self.download(value)
+        for axis, at in positions.items():
+            array = array.take(at, axis)
+        return widen(array)
+
+    def keep_only(self, value: Any, positions: Mapping[int, Any]) -> None:
+        """Set all elements of a tensor to zero except those at these positions along axes."""
+        import numpy as np
+
+        array = self.download(value)
+        kept = np.zeros_like(array)
+        at = np.ix_(*(positions.get(axis, np.arange(n)) for axis, n in enumerate(array.shape)))
+        kept[at] = array[at]
+        self.copy_into(value, self.upload(kept, self.dtype(value)))
+
     def dtype(self, value: Any) -> str:
         """Return the element type of a tensor, as opmark spells it."""
         return str(self.download(value).dtype)

@@ -139,6 +139,11 @@ class Operator:
     foreign: bool = False
     """A function of a framework and not an entry of the catalogue: it has no reference and no cost formula. The backend
     counts the cost of one call."""
+    sample: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """A large case is verified by a part of it. Which sizes can be cut is found with the reference; this is for those
+    that cannot, because the outputs depend on positions (queries of a causal attention). By parameter:
+    sample[name](params, positions, **inputs) gets inputs that are cut to these positions along that size, and returns
+    the parameters and inputs of a case whose outputs are those of the positions."""
     ranks: bool = False
     """Several processes compute it together, as many as its parameter `ranks` says, in groups of `group` (0: all of
     them). Then `reference(params, rank, inputs)` returns the outputs of one rank of a group, from the inputs of all
@@ -298,6 +303,42 @@ def rules_allow(operator: Operator, params: Params) -> bool:
     except InvalidParameter:
         return False
     return True
+
+
+def shrink(operator: Operator, params: Params, too_large: Callable[[Params], bool], least: int = 1) -> dict[str, Any]:
+    """Return parameters of a smaller case: the largest size is halved again and again while the case is too large, but
+    none to below `least`.
+
+    Rules of the operator hold at every step. Where they do not let a size go alone, all sizes of the same value go
+    together (queries and keys of a causal attention, channels and groups of a depthwise convolution), or it stays. So
+    does what makes the work no less (a stride). Where nothing goes any more, everything goes at once.
+    """
+    scaled, fixed = dict(params), set[Place]()
+    while too_large(scaled):
+        every = {place: n for place, n in size_places(operator, scaled).items() if n >= 2 * least}
+        sizes = {place: n for place, n in every.items() if place not in fixed}
+        if not sizes:
+            smaller = resize(scaled, list(every), lambda n: n // 2)
+            if not every or not rules_allow(operator, smaller) or _work(operator, smaller) >= _work(operator, scaled):
+                return scaled
+            scaled = smaller
+            fixed.clear()
+            continue
+        largest = max(sizes, key=lambda place: sizes[place])
+        alike = [place for place, n in sizes.items() if n == sizes[largest]]
+        for at in ([largest], alike):
+            smaller = resize(scaled, at, lambda n: n // 2)
+            if rules_allow(operator, smaller) and _work(operator, smaller) < _work(operator, scaled):
+                scaled = smaller
+                break
+        else:
+            fixed.add(largest)
+    return scaled
+
+
+def _work(operator: Operator, params: Params) -> float:
+    """Return a number that grows with operations and with elements, about as fast as the time they take."""
+    return (operator.cost(params).flops or 0) / 128 + count_elements(operator, params)
 
 
 def resize_to_elements(operator: Operator, params: Params, target: int) -> dict[str, Any] | None:

@@ -123,7 +123,7 @@ class Profile(Struct, frozen=True):
 
 Status = Literal["ok", "unchecked", "disturbed", "wrong", "skipped", "error", "timeout", "oom"]
 """
-ok         measured and verified
+ok         measured, and verified at the size that was measured
 unchecked  measured, but nothing has verified the result: it has no place in a ranking
 disturbed  measured, but other work on the machine spoilt every try: the number is shown in brackets and counts nowhere
 wrong      computed a wrong result; not measured
@@ -159,8 +159,13 @@ class Memory(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True):
-    checked: Literal["full", "scaled", "none"]
-    """`scaled`: the case was too large, so the same operator and dtype were checked at smaller sizes."""
+    checked: Literal["full", "sampled", "scaled", "none"]
+    """
+    full     every element was compared
+    sampled  a part of the case was compared, at the size that was measured; `Numerics.elements` says how many elements
+    scaled   only a smaller case of the same operator and dtype was compared: the case itself is unchecked
+    none     nothing was compared
+    """
     note: str = ""
     params: dict[str, Any] | None = None
     """Parameters that were checked, if not those of the case."""

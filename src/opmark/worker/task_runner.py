@@ -103,10 +103,11 @@ class TaskRunner:
             after = recheck(task, operator, implementation, backend, prepared)
             verification = replace(verification, after=after)
         spoilt = [caution for caution in measurements[0].cautions if caution.code == PREEMPTED]
+        unchecked = why_unchecked(verification, info)
         return Record(
             task,
-            "disturbed" if spoilt else "ok",
-            spoilt[0].message if spoilt else "",
+            "disturbed" if spoilt else "unchecked" if unchecked else "ok",
+            spoilt[0].message if spoilt else unchecked,
             measurements=measurements,
             cost=counted.cost,
             memory=memory,
@@ -128,6 +129,16 @@ class TaskRunner:
         from opmark.worker.verify.outputs import verify
 
         return verify(task, operator, implementation, self._backend)
+
+
+def why_unchecked(verification: Verification, info: BackendInfo) -> str:
+    """Why nobody knows whether the results of a measured case are right; empty where they were checked, or where the
+    backend computes none."""
+    if verification.checked in ("full", "sampled") or not info.computes:
+        return ""
+    if verification.checked == "none":
+        return f"not verified: {verification.note}"
+    return f"verified at a smaller size only: {verification.note}"
 
 
 def find_implementation(task: Task, operator: Operator, info: BackendInfo) -> Implementation:

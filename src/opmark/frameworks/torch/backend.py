@@ -162,6 +162,17 @@ class TorchBackend(Backend):
         flat = value.detach().reshape(-1)
         return self.to_numpy(flat[:: max(1, ceil(flat.numel() / most))])
 
+    def shape(self, value: Any) -> tuple[int, ...]:
+        return tuple(value.shape)
+
+    def take(self, value: Any, positions: Mapping[int, Any]) -> Any:
+        """Take elements on the device, as bytes where torch cannot index the type (8-bit floats)."""
+        found = value.detach()
+        bits = found.view(torch.uint8) if found.is_floating_point() and found.dtype.itemsize == 1 else found
+        for axis, at in positions.items():
+            bits = bits.index_select(axis, torch.from_numpy(at).to(bits.device))
+        return self.to_numpy(bits.view(found.dtype))
+
     def poison(self, value: Any) -> None:
         self.synchronize()  # what is in the host's memory is written at once, and a device may not be done with it
         poison(value)

@@ -17,7 +17,7 @@ from opmark.worker.preparation import make_inputs, refuse_if_too_large
 from opmark.worker.ranks.outputs import build, compare_on_rank, expected_on_rank, params_to_check
 from opmark.worker.ranks.quantities import RankMeasurement
 from opmark.worker.ranks.sync import InStep, PeerFailed, max_over_ranks, require_same_form
-from opmark.worker.task_runner import Send, TaskRunner, reason_of
+from opmark.worker.task_runner import Send, TaskRunner, reason_of, why_unchecked
 from opmark.worker.verify.outputs import bounds
 
 _LOCAL_SIZE = "LOCAL_WORLD_SIZE"
@@ -117,9 +117,11 @@ class RankTaskRunner(TaskRunner):
                     why = f"verified before timing, wrong after it, with other data: {error.message}"
                     raise WrongResult(why) from None
             verification = replace(verification, after="same")
+        unchecked = why_unchecked(verification, self._info)
         return Record(
             task,
-            "ok",
+            "unchecked" if unchecked else "ok",
+            unchecked,
             measurements=measurements,
             memory=replace(memory, peak=int(peak)) if memory else None,
             verification=verification,
@@ -152,7 +154,10 @@ class RankTaskRunner(TaskRunner):
                 numerics=numbers,
             )
         found = self._verified[key]
-        return replace(found, checked="scaled", params=dict(params)) if scaled else found
+        if not scaled:
+            return found
+        note = "its reference would take too long at this size"
+        return replace(found, checked="scaled", note=note, params=dict(params))
 
     def _call(self, exchange: Exchange) -> None:
         exchange.start()

@@ -17,10 +17,12 @@ from opmark.errors import WrongResult
 from opmark.plugin.operator import growth
 from opmark.schema import Numerics
 
-_DIRECTIONS = 4
+DIRECTIONS = 4
 _STEP = 2e-5
 _FIVE_POINTS = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))
-EVALUATIONS = _DIRECTIONS * len(_FIVE_POINTS)
+POINTS = len(_FIVE_POINTS)
+"""Number of evaluations of the reference for one direction."""
+EVALUATIONS = DIRECTIONS * POINTS
 """Number of evaluations of the reference for the gradient of one input."""
 # Error of the difference itself: its truncation and rounding, relative to the terms that it adds up.
 _OWN_ERROR = 1e-7
@@ -40,6 +42,7 @@ def check_gradients(
     seeds: Sequence[Any],
     relative: float,
     direction: Direction = any_direction,
+    directions: int = DIRECTIONS,
 ) -> ArrayErrors:
     """`seeds` are the gradients of the outputs, None for an output that has none."""
     generator = np.random.default_rng(0)
@@ -53,7 +56,7 @@ def check_gradients(
         # An element of the gradient adds up as many terms as there are outputs to each of them, and frameworks do
         # that in the type that they store more often than forwards.
         allowed = (relative + _OWN_ERROR) * growth(4 * found.outputs / max(1, gradient.size))
-        for _ in range(_DIRECTIONS):
+        for _ in range(directions):
             signs = direction(name, generator, inputs[name])
             terms = gradient * signs
             scale = max(float(np.sqrt(np.square(terms).sum())), found.magnitude)

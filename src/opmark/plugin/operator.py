@@ -139,11 +139,11 @@ class Operator:
     foreign: bool = False
     """A function of a framework and not an entry of the catalogue: it has no reference and no cost formula. The backend
     counts the cost of one call."""
-    sample: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    """A large case is verified by a part of it. Which sizes can be cut is found with the reference; this is for those
-    that cannot, because the outputs depend on positions (queries of a causal attention). By parameter:
-    sample[name](params, positions, **inputs) gets inputs that are cut to these positions along that size, and returns
-    the parameters and inputs of a case whose outputs are those of the positions."""
+    sample: tuple[str, ...] = ()
+    """A large case is verified by a part of it. Along which sizes it can be cut is found with the reference. This names
+    sizes where that fails because outputs depend on their positions, as the queries of a causal attention do: then the
+    inputs are cut to some positions, `NAME_at` is an array of these, and reference and observe take it from `params`,
+    where the size itself is still that of the whole case."""
     ranks: bool = False
     """Several processes compute it together, as many as its parameter `ranks` says, in groups of `group` (0: all of
     them). Then `reference(params, rank, inputs)` returns the outputs of one rank of a group, from the inputs of all

@@ -7,6 +7,7 @@ from typing import Any
 
 from opmark.errors import WrongResult
 from opmark.plugin import Backend, Exchange, Implementation, Launch, Operator, Params, Peers
+from opmark.plugin.operator import count_elements
 from opmark.schema import Numerics, Task
 from opmark.worker.preparation import make_inputs
 from opmark.worker.verify.accuracy import ArrayErrors
@@ -81,6 +82,7 @@ def params_to_check(operator: Operator, params: Params) -> tuple[Params, bool]:
     """(the parameters of the case that is checked, whether it is smaller than the one that is timed): a reference takes
     the inputs of all ranks."""
     ranks = max(2, int(params.get("ranks", 1)))
-    if too_large(operator, params, ranks) and ranks * estimate_seconds(operator, params) > _MOST_SECONDS:
+    seconds = ranks * estimate_seconds(operator.cost(params).flops or 0, count_elements(operator, params))
+    if too_large(operator, params, ranks) and seconds > _MOST_SECONDS:
         return scale_down(operator, params, ranks), True
     return params, False

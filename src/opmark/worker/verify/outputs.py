@@ -131,8 +131,8 @@ def _check_forward(
     numbers: list[Numerics] | None = None,
 ) -> ArrayErrors:
     """Call once, and compare the outputs with the reference, or parts of both."""
-    part = plan.draw(operator, params)
-    arrays: Mapping[str, Any] = {} if plan.chunked else input_arrays(operator, params, prepared, backend, part)
+    part = plan.draw(params)
+    arrays = {} if plan.chunked else input_arrays(operator, params, prepared, backend, part)
     native = _require_computed(prepared.launch(), backend)
     dtypes = [backend.dtype(output) for output in native]
     due = operator.result_dtype(params)
@@ -144,8 +144,7 @@ def _check_forward(
             (piece, input_arrays(operator, params, prepared, backend, piece)) for piece in plan.pieces(params, part)
         )
         return compare_outputs(operator, params, outputs, add_up(operator, params, pieces), numbers, dtypes)
-    smaller, arrays = part.case(operator, params, arrays)
-    return check_outputs(operator, smaller, outputs, arrays, numbers, dtypes, whole=params)
+    return check_outputs(operator, part.params(operator, params), outputs, arrays, numbers, dtypes, whole=params)
 
 
 def _take_output(part: Part, params: Params, index: int, output: Any, backend: Backend) -> Any:
@@ -196,7 +195,8 @@ def _check_backward(
 ) -> ArrayErrors:
     """Check gradients, or a part of them. Then the gradients of the outputs are zero outside of the part: so are those
     of the inputs, and within the part they are those of a case that has nothing else."""
-    part, specs = plan.draw(operator, params), operator.inputs(params)
+    part, specs = plan.draw(params), operator.inputs(params)
+    smaller = part.params(operator, params)
     arrays = input_arrays(operator, params, prepared, backend, part)
     kept = [
         {} if seed is None or not part.sizes else part.positions(params, i, backend.shape(seed))
@@ -220,10 +220,9 @@ def _check_backward(
             _check_vanishes(name, backend.take(gradient, outside), gradients[name], relative)
 
     def reference(inputs: Mapping[str, Any]) -> Sequence[Any]:
-        smaller, given = part.case(operator, params, inputs)
-        return as_tuple(operator.reference(smaller, **given))
+        return as_tuple(operator.reference(smaller, **inputs))
 
-    custom, smaller = operator.direction, part.params(params)
+    custom = operator.direction
 
     def direction(name: str, generator: Any, array: Any) -> Any:
         return custom(smaller, name, generator, array) if custom else any_direction(name, generator, array)

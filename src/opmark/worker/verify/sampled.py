@@ -47,7 +47,7 @@ class SamplePlan(NamedTuple):
         """Whether every element is checked."""
         return not self.sizes
 
-    def draw(self, operator: Operator, params: Params) -> Part:
+    def draw(self, params: Params) -> Part:
         generator = np.random.default_rng()
         values = [size.value(params) for size in self.sizes]
         chosen = [choose_positions(n, count, generator) for n, count in zip(values, self.counts, strict=True)]
@@ -82,26 +82,26 @@ def choose_positions(n: int, count: int, generator: np.random.Generator) -> Any:
     return np.sort(np.fromiter(chosen, np.int64))
 
 
-def estimate_seconds(operator: Operator, params: Params) -> float:
-    """How long the reference takes, about."""
-    return (operator.cost(params).flops or 0) / _OPERATIONS + count_elements(operator, params) / _ELEMENTS
+def estimate_seconds(flops: float, elements: float) -> float:
+    """How long a reference of so many operations on so many elements takes, about."""
+    return flops / _OPERATIONS + elements / _ELEMENTS
 
 
 def plan_sample(operator: Operator, params: Params) -> SamplePlan | None:
     """How to check the outputs of a case at its own size; None if it would take too long."""
     sizes = partial_sizes(operator, params)
-    plan, smaller = _cut(operator, params, [size for size in sizes if not size.adds], 1)
-    if estimate_seconds(operator, smaller) > _MOST:
+    cut = _Cut(operator, params, [size for size in sizes if not size.adds])
+    if cut.seconds > _MOST:
         return None
-    if count_elements(operator, smaller) <= _MOST_HELD:
-        return plan
+    if cut.elements <= _MOST_HELD:
+        return cut.plan()
     adding = next((size for size in sizes if size.adds), None)
     if adding is None:
         return None
-    chunk = adding.value(smaller)
-    while chunk > 1 and count_elements(operator, adding.resize(smaller, chunk)) > _PIECE:
+    chunk = adding.value(cut.params)
+    while chunk > 1 and count_elements(operator, adding.resize(cut.params, chunk)) > _PIECE:
         chunk //= 2
-    return plan._replace(chunked=adding, chunk=chunk)
+    return cut.plan()._replace(chunked=adding, chunk=chunk)
 
 
 def plan_gradient_sample(operator: Operator, params: Params, inputs: Sequence[str]) -> SamplePlan | None:
@@ -110,33 +110,68 @@ def plan_gradient_sample(operator: Operator, params: Params, inputs: Sequence[st
     # Where outputs add up, a part has the gradients of what it has to itself, and a share of all others.
     sizes = [size for size in partial_sizes(operator, params) if not size.adds or set(inputs) <= size.inputs]
     for directions, most in ((DIRECTIONS, _SHORT), (2, _SHORT), (1, _MOST)):
-        evaluations = POINTS * directions * len(inputs)
-        plan, smaller = _cut(operator, params, sizes, evaluations)
-        held = count_elements(operator, smaller)
-        if evaluations * estimate_seconds(operator, smaller) <= most and held <= _MOST_HELD:
-            return plan._replace(directions=directions)
+        cut = _Cut(operator, params, sizes, POINTS * directions * len(inputs))
+        if cut.seconds <= most and cut.elements <= _MOST_HELD:
+            return cut.plan()._replace(directions=directions)
     return None
 
 
-def _cut(
-    operator: Operator, params: Params, sizes: Sequence[PartialSize], evaluations: int
-) -> tuple[SamplePlan, dict[str, Any]]:
-    """(a plan that takes little time if there is enough to cut, the parameters of the part that it checks)."""
-    smaller, left, fixed = dict(params), [size.value(params) for size in sizes], set[int]()
+class _Cut:
+    """A part of a case that takes little time to check, as far as its sizes can be cut: the largest is halved again and
+    again."""
 
-    def small_enough() -> bool:
-        outputs = operator.cost(smaller).bytes_written // sizeof(operator.result_dtype(smaller))
-        return outputs <= 2 * SAMPLED_ELEMENTS and evaluations * estimate_seconds(operator, smaller) <= _ENOUGH
+    def __init__(self, operator: Operator, params: Params, sizes: Sequence[PartialSize], evaluations: int = 1) -> None:
+        self.params = dict(params)
+        self._operator = operator
+        self._sizes = sizes
+        self._evaluations = evaluations
+        self._full = [size.value(params) for size in sizes]
+        self._left = [*self._full]
+        self._inputs = {name: float(spec.elements) for name, spec in operator.inputs(params).items()}
+        self._share = 1.0
+        """How much of the outputs is left along sizes that the operator itself cuts."""
+        fixed = set[int]()
+        while not self._is_small():
+            free = [i for i, count in enumerate(self._left) if count > 1 and i not in fixed]
+            if not free:
+                break
+            largest = max(free, key=lambda i: self._left[i])
+            if not self._halve(largest):
+                fixed.add(largest)
 
-    while not small_enough():
-        free = [i for i, count in enumerate(left) if count > 1 and i not in fixed]
-        if not free:
-            break
-        largest = max(free, key=lambda i: left[i])
-        halved = sizes[largest].resize(smaller, left[largest] // 2)
-        if rules_allow(operator, halved):
-            smaller, left[largest] = halved, left[largest] // 2
+    @property
+    def seconds(self) -> float:
+        flops = self._share * (self._operator.cost(self.params).flops or 0)
+        return self._evaluations * estimate_seconds(flops, self.elements)
+
+    @property
+    def outputs(self) -> float:
+        """Elements of the outputs that are left."""
+        written = self._operator.cost(self.params).bytes_written
+        return self._share * written / sizeof(self._operator.result_dtype(self.params))
+
+    @property
+    def elements(self) -> float:
+        """Elements of inputs and outputs that are left; some inputs are not cut."""
+        return self.outputs + sum(self._inputs.values())
+
+    def plan(self) -> SamplePlan:
+        kept = [i for i, count in enumerate(self._left) if count < self._full[i]]
+        return SamplePlan(tuple(self._sizes[i] for i in kept), tuple(self._left[i] for i in kept))
+
+    def _is_small(self) -> bool:
+        return self.outputs <= 2 * SAMPLED_ELEMENTS and self.seconds <= _ENOUGH
+
+    def _halve(self, index: int) -> bool:
+        count = self._left[index] // 2
+        if self._sizes[index].places[0][0] in self._operator.sample:
+            self._share *= count / self._left[index]
         else:
-            fixed.add(largest)
-    kept = [i for i, size in enumerate(sizes) if left[i] < size.value(params)]
-    return SamplePlan(tuple(sizes[i] for i in kept), tuple(left[i] for i in kept)), smaller
+            smaller = self._sizes[index].resize(self.params, count)
+            if not rules_allow(self._operator, smaller):
+                return False
+            self.params = smaller
+        for name in self._sizes[index].inputs:
+            self._inputs[name] *= count / self._left[index]
+        self._left[index] = count
+        return True

@@ -34,8 +34,6 @@ Tensor = str | int
 """Name of an input, or number of an output."""
 Positions = Mapping[int, Any]
 """Positions along axes of a tensor; an axis that is not named is taken as a whole."""
-Case = tuple[Params, Mapping[str, Any]]
-"""Parameters and inputs of the reference."""
 
 
 class AxisOfSize(NamedTuple):
@@ -66,7 +64,7 @@ class PartialSize(NamedTuple):
         return _read(params, self.places[0])
 
     @property
-    def inputs(self) -> set[Tensor]:
+    def inputs(self) -> set[str]:
         """The inputs that are cut along it."""
         return {axis.tensor for axis in self.axes if isinstance(axis.tensor, str) and axis.layout != "whole"}
 
@@ -88,11 +86,14 @@ class Part(NamedTuple):
     sizes: tuple[PartialSize, ...]
     chosen: tuple[Any, ...]
 
-    def params(self, params: Params) -> dict[str, Any]:
+    def params(self, operator: Operator, params: Params) -> dict[str, Any]:
         """The parameters of the part."""
         smaller = dict(params)
         for size, chosen in zip(self.sizes, self.chosen, strict=True):
-            smaller = size.resize(smaller, len(chosen))
+            name = size.places[0][0]
+            smaller = (
+                {**smaller, f"{name}_at": chosen} if name in operator.sample else size.resize(smaller, len(chosen))
+            )
         return smaller
 
     def positions(self, params: Params, tensor: Tensor, shape: Sequence[int]) -> dict[int, Any]:
@@ -111,19 +112,6 @@ class Part(NamedTuple):
     def weight(self, params: Params) -> float:
         pairs = zip(self.sizes, self.chosen, strict=True)
         return float(np.prod([size.weight(len(chosen), size.value(params)) for size, chosen in pairs]))
-
-    def case(self, operator: Operator, params: Params, inputs: Mapping[str, Any]) -> Case:
-        """The case of this part, from the inputs of the part."""
-        smaller, declared, at = dict(params), None, None
-        for size, chosen in zip(self.sizes, self.chosen, strict=True):
-            if size.places[0][0] in operator.sample:
-                declared, at = operator.sample[size.places[0][0]], chosen
-            else:
-                smaller = size.resize(smaller, len(chosen))
-        if declared is None:
-            return smaller, inputs
-        case: Case = declared(smaller, at, **inputs)
-        return case
 
     def outside(self, params: Params, tensor: Tensor, shape: Sequence[int]) -> Iterator[dict[int, Any]]:
         """Some positions of a tensor that are not in the part: for each axis, others along it."""
@@ -249,7 +237,7 @@ class _Trial:
     def _layouts(self, size: PartialSize, count: int) -> list[tuple[AxisOfSize, ...]]:
         """The ways in which the axes of inputs and outputs may belong to a size, by how shapes change with it."""
         n, smaller = size.value(self._params), size.resize(self._params, count)
-        if not rules_allow(self._operator, smaller):
+        if size.places[0][0] not in self._operator.sample and not rules_allow(self._operator, smaller):
             return []
         operator = self._operator
         specs, fewer = operator.inputs(self._params), operator.inputs(smaller)
@@ -271,6 +259,8 @@ class _Trial:
                 fits = long % n == 0 and long // n * count == short
                 layouts: list[Layout] = [] if not fits else ["inner"] if long == n else ["inner", "outer"]
                 layouts += ["whole"] if isinstance(tensor, str) else []
+                if not layouts:
+                    return []
                 choices.append([AxisOfSize(tensor, axis, layout, long != n) for layout in layouts])
         if len(choices) > _MOST_CHOICES:  # many tensors, all alike
             return [tuple(options[min(i, len(options) - 1)] for options in choices) for i in range(2)]
@@ -302,15 +292,15 @@ class _Trial:
         try:
             taken = {name: take(a, part.positions(params, name, a.shape)) for name, a in inputs.items()}
             due = tuple(take(out, part.positions(params, i, out.shape)) for i, out in enumerate(outputs))
-            smaller, given = part.case(operator, params, taken)
         except (ValueError, IndexError):
             return False
-        if not rules_allow(operator, part.params(params)):
+        smaller = part.params(operator, params)
+        if not rules_allow(operator, smaller):
             return False
-        found = _reference_or_none(operator, smaller, given)
+        found = _reference_or_none(operator, smaller, taken)
         if operator.observe and found is not None:
             try:
-                due = as_tuple(operator.observe(smaller, due if len(due) > 1 else due[0], **given))
+                due = as_tuple(operator.observe(smaller, due if len(due) > 1 else due[0], **taken))
             except NO_CASE:
                 return False
             dtypes = {operator.result_dtype(params), *(spec.dtype for spec in operator.inputs(params).values())}
@@ -326,7 +316,7 @@ class _Trial:
             pieces = [Part((size,), (np.sort(chosen),)) for chosen in (order[:count], order[count:])]
             if any(out.dtype.kind != "f" for out in outputs):
                 return False
-            if not all(rules_allow(operator, piece.params(params)) for piece in pieces):
+            if not all(rules_allow(operator, piece.params(operator, params)) for piece in pieces):
                 return False
             taken = [
                 {name: take(array, piece.positions(params, name, array.shape)) for name, array in inputs.items()}
@@ -356,7 +346,7 @@ def add_up(operator: Operator, params: Params, pieces: Iterable[tuple[Part, Mapp
     """The outputs of a case from those of its pieces, given with their inputs."""
     total: list[Any] = []
     for piece, inputs in pieces:
-        outputs = as_tuple(operator.reference(piece.params(params), **inputs))
+        outputs = as_tuple(operator.reference(piece.params(operator, params), **inputs))
         weighted = [piece.weight(params) * np.asarray(out) for out in outputs]
         total = [a + b for a, b in zip(total, weighted, strict=True)] if total else weighted
     return tuple(total)

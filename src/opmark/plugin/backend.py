@@ -324,6 +324,16 @@ class Backend(ABC):
             array = array.take(at, axis)
         return widen(array)
 
+    def contract(self, value: Any, axis: int, weights: Any) -> Any:
+        """Return the weighted sums along an axis, in float64, as an array in which that axis has length 1."""
+        import numpy as np
+
+        rows = np.moveaxis(self.download(value), axis, -1)
+        flat = rows.reshape(-1, rows.shape[-1])
+        step = max(1, BLOCK // rows.shape[-1])  # a copy in float64 of all of it would be large
+        sums = [widen(flat[start : start + step]) @ weights for start in range(0, len(flat), step)]
+        return np.expand_dims(np.concatenate(sums).reshape(rows.shape[:-1]), axis)
+
     def keep_only(self, value: Any, positions: Mapping[int, Any]) -> None:
         """Set all elements of a tensor to zero except those at these positions along axes."""
         import numpy as np

@@ -173,6 +173,12 @@ class TorchBackend(Backend):
             bits = bits.index_select(axis, torch.from_numpy(at).to(bits.device))
         return self.to_numpy(bits.view(found.dtype))
 
+    def contract(self, value: Any, axis: int, weights: Any) -> Any:
+        rows = value.detach().movedim(axis, -1)
+        flat, on_device = rows.reshape(-1, rows.shape[-1]), torch.from_numpy(weights).to(value.device)
+        sums = [part.double() @ on_device for part in flat.split(max(1, BLOCK // rows.shape[-1]))]
+        return self.to_numpy(torch.cat(sums).reshape(rows.shape[:-1]).unsqueeze(axis))
+
     def poison(self, value: Any) -> None:
         self.synchronize()  # what is in the host's memory is written at once, and a device may not be done with it
         poison(value)

@@ -30,7 +30,7 @@ from opmark.worker.verify.accuracy import (
     numerics,
 )
 from opmark.worker.verify.sampled import WHOLE, SamplePlan, plan_gradient_sample, plan_sample
-from opmark.worker.verify.slices import ALL, Part, add_up, as_tuple
+from opmark.worker.verify.slices import ALL, Part, PartialSize, add_up, as_tuple
 
 
 def verify(task: Task, operator: Operator, implementation: Implementation, backend: Backend) -> Verification:
@@ -133,6 +133,7 @@ def _check_forward(
     """Call once, and compare the outputs with the reference, or parts of both."""
     part = plan.draw(params)
     arrays = {} if plan.chunked else input_arrays(operator, params, prepared, backend, part)
+    sums = RandomSums(plan.summed, params, prepared.inputs, backend) if plan.summed else None
     native = _require_computed(prepared.launch(), backend)
     dtypes = [backend.dtype(output) for output in native]
     due = operator.result_dtype(params)
@@ -144,7 +145,40 @@ def _check_forward(
             (piece, input_arrays(operator, params, prepared, backend, piece)) for piece in plan.pieces(params, part)
         )
         return compare_outputs(operator, params, outputs, add_up(operator, params, pieces), numbers, dtypes)
-    return check_outputs(operator, part.params(operator, params), outputs, arrays, numbers, dtypes, whole=params)
+    errors = check_outputs(operator, part.params(operator, params), outputs, arrays, numbers, dtypes, whole=params)
+    if sums:
+        sums.check(operator, native)
+    return errors
+
+
+class RandomSums:
+    """Sums of all elements by random signs along a size in which the operator is linear (Freivalds' check): a single
+    wrong element changes them, wherever it is."""
+
+    def __init__(self, size: PartialSize, params: Params, inputs: Mapping[str, Any], backend: Backend) -> None:
+        """The inputs are read now, since a launch may change them."""
+        self._size, self._params, self._backend = size, params, backend
+        self._signs = np.random.default_rng().choice((-1.0, 1.0), size.value(params))
+        self._inputs = {name: self._sum(name, tensor) for name, tensor in inputs.items()}
+
+    def check(self, operator: Operator, outputs: Sequence[Any]) -> None:
+        """Raise WrongResult where sums of outputs are not the outputs of sums. Errors with random signs add up like the
+        root of their number, and so does the size of the sums."""
+        expected = as_tuple(operator.reference(self._size.resize(self._params, 1), **self._inputs))
+        found = tuple(self._sum(i, output) for i, output in enumerate(outputs))
+        relative, typical = bounds(operator, self._params)
+        root = len(self._signs) ** 0.5
+        absolute = typical * operator.tolerance.magnitude(self._params) * root
+        try:
+            compare_arrays(found, expected, relative, absolute, relative + typical)
+        except WrongResult as error:
+            raise WrongResult(f"sums of all elements by random signs, {error.message}") from None
+
+    def _sum(self, tensor: str | int, value: Any) -> Any:
+        for axis in self._size.axes:
+            if axis.tensor == tensor:
+                return self._backend.contract(value, axis.axis, self._signs)
+        return self._backend.to_numpy(value)
 
 
 def _take_output(part: Part, params: Params, index: int, output: Any, backend: Backend) -> Any:

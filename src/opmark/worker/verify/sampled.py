@@ -25,6 +25,8 @@ _TILES = (256, 128, 64, 32, 16, 8, 4)
 _ENOUGH, _SHORT, _MOST = 0.1, 1.0, 5.0
 # Elements of inputs and outputs that are held at a time, and of a piece where the outputs add up.
 _MOST_HELD, _PIECE = 1 << 27, 1 << 22
+# Elements that are added up by random signs: each is read once.
+_MOST_SUMMED = 1 << 26
 # How fast references are, in operations and elements a second; operations are fast in matrix products only, and
 # elsewhere there are few for an element.
 _OPERATIONS, _ELEMENTS = 1e10, 3e7
@@ -39,6 +41,8 @@ class SamplePlan(NamedTuple):
     chunked: PartialSize | None = None
     """A size along which the outputs add up, so that the reference is computed piece by piece."""
     chunk: int = 0
+    summed: PartialSize | None = None
+    """A size along which random sums of all elements are compared as well."""
     directions: int = 0
     """Directions along which gradients are checked; 0: as many as usual."""
 
@@ -94,7 +98,9 @@ def plan_sample(operator: Operator, params: Params) -> SamplePlan | None:
     if cut.seconds > _MOST:
         return None
     if cut.elements <= _MOST_HELD:
-        return cut.plan()
+        linear = [size for size in sizes if size.linear] if count_elements(operator, params) <= _MOST_SUMMED else []
+        summed = max(linear, key=lambda size: (len(size.outputs), size.value(params)), default=None)
+        return cut.plan()._replace(summed=summed if cut.params != params else None)
     adding = next((size for size in sizes if size.adds), None)
     if adding is None:
         return None

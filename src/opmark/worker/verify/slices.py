@@ -59,9 +59,17 @@ class PartialSize(NamedTuple):
     axes: tuple[AxisOfSize, ...]
     adds: Literal["", "sum", "mean"] = ""
     """How the outputs are made of those of the parts; empty where a part of the inputs gives a part of the outputs."""
+    linear: bool = False
+    """Whether weighted sums of inputs along it give the same sums of outputs, as in a product of matrices. Then one
+    evaluation of the reference checks all elements at once (Freivalds)."""
 
     def value(self, params: Params) -> int:
         return _read(params, self.places[0])
+
+    @property
+    def outputs(self) -> set[int]:
+        """The outputs that have an axis of it."""
+        return {axis.tensor for axis in self.axes if isinstance(axis.tensor, int)}
 
     @property
     def inputs(self) -> set[str]:
@@ -74,6 +82,13 @@ class PartialSize(NamedTuple):
         for place in self.places:
             changed = resize(changed, [place], lambda value: value // n * count)
         return changed
+
+    def contract(self, tensor: Tensor, array: Any, weights: Any) -> Any:
+        """The weighted sum of an array along this size, as an axis of length 1; all of it where it has no such axis."""
+        for axis in self.axes:
+            if axis.tensor == tensor:
+                return np.expand_dims(np.tensordot(array, weights, (axis.axis, 0)), axis.axis)
+        return array
 
     def weight(self, count: int, of: int) -> float:
         """The share that the outputs of a part have in those of the whole."""
@@ -197,6 +212,7 @@ class _Trial:
             for places in _groups(place, full, used):
                 size = trial._fitting(operator, tiny, params, found, places)
                 if size is not None and _fits(operator, params, size):
+                    size = size._replace(linear=trial._is_linear(size))
                     found.append(size)
                     used.update(places)
                     yield size
@@ -306,6 +322,22 @@ class _Trial:
             dtypes = {operator.result_dtype(params), *(spec.dtype for spec in operator.inputs(params).values())}
             return _close(due, found, max(_ROUNDING, *(operator.tolerance.bounds(one, params)[1] for one in dtypes)))
         return found is not None and _close(due, found, _ROUNDING)
+
+    def _is_linear(self, size: PartialSize) -> bool:
+        operator, params, n = self._operator, self._params, size.value(self._params)
+        plain = all(axis.layout != "whole" and not axis.repeated for axis in size.axes)
+        once = size.resize(params, 1)
+        if size.adds or operator.observe or not plain or not size.inputs or not rules_allow(operator, once):
+            return False
+        for seed, (inputs, outputs) in enumerate(zip(self._drawn, self._outputs, strict=True)):
+            # Large weights show limits that sums of a few inputs would not reach.
+            weights = np.random.default_rng(seed).choice((-1.0, 1.0), n) * 1000**seed
+            given = {name: size.contract(name, array, weights) for name, array in inputs.items()}
+            found = _reference_or_none(operator, once, given)
+            due = [size.contract(i, out, weights) for i, out in enumerate(outputs)]
+            if found is None or not _close(due, found, _ROUNDING):
+                return False
+        return True
 
     def _adds_up(self, size: PartialSize, count: int) -> bool:
         operator, params, n = self._operator, self._params, size.value(self._params)

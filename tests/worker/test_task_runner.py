@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
@@ -15,11 +16,13 @@ from opmark.frameworks.null.backend import NullBackend
 from opmark.frameworks.numpy.backend import NumpyBackend
 from opmark.plugin import CallCost
 from opmark.plugin.registry import backend, operator
+from opmark.runner.worker_process import WorkerProcess
 from opmark.schema import Cost, Environment, Status, Task
 from opmark.worker import task_runner as module
 from opmark.worker.task_runner import TaskRunner
 
 MakeTask = Callable[..., Task]
+StartWorker = Callable[..., WorkerProcess]
 
 ENVIRONMENT = Environment.of({"chip": "Fast 9000"})
 
@@ -259,3 +262,16 @@ def test_an_implementation_that_is_not_here_is_named(numpy: TaskRunner, make_tas
     record = numpy.run(replace(make_task("add", "numpy-cpu"), implementation="newer"))
     assert record.status == "error"
     assert record.reason == "`add` has no implementation `newer` here; there is numpy"
+
+
+@pytest.mark.serial
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process reset its own peak")
+def test_memory_is_that_of_inputs_and_outputs_and_not_what_making_them_took(
+    start_worker: StartWorker, make_task: MakeTask
+) -> None:
+    """torch fills tensors of more than 16 MiB from a block of 16 MiB, which the C library keeps for a while."""
+    pytest.importorskip("torch")
+    task = make_task("add", "torch-cpu", shape=[2048, 2048])
+    record = start_worker("torch-cpu").run(task, 60, 60).record
+    assert record.memory is not None
+    assert record.memory.peak == pytest.approx(3 * 4 * 2048**2, abs=6 << 20)

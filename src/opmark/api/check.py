@@ -21,7 +21,7 @@ from opmark.plugin.registry import parameters_of
 from opmark.runner.selection import select_cases
 from opmark.schema import Case
 from opmark.schema.comparison import CheckedCase, CheckResult, Compared, Outcome, Pairing
-from opmark.schema.options import MeasureOptions, Selection, StoreOptions, options_of, split_names
+from opmark.schema.options import MeasureOptions, Selection, options_of, split_names
 from opmark.schema.record import COUNTED, FAILED, MEASURED
 from opmark.units import count_noun
 
@@ -93,7 +93,8 @@ def _shared(request: CheckRequest, other: type) -> dict[str, Any]:
 def _refuse_with_run(request: CheckRequest) -> None:
     """Raise UserError for options that would have no effect, because a stored run has been measured already."""
     measuring = {**options_of(Selection), **options_of(MeasureOptions)}
-    for name, found in [*measuring.items(), ("label", options_of(StoreOptions)["label"])]:
+    others = [(name, options_of(CheckRequest)[name]) for name in ("label", "retries")]
+    for name, found in [*measuring.items(), *others]:
         if name not in _ALLOWED_WITH_RUN and getattr(request, name) != found.default and getattr(request, name) != []:
             option = "operators" if name == "ops" else found.flag
             raise UserError(f"--run is of a run that is stored; {option} is for what is measured now", "leave one out")

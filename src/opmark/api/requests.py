@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_args, 
 from opmark.errors import nearest
 from opmark.schema.comparison import FAIL_ON
 from opmark.schema.options import (
+    DEFAULT_RETRIES,
     DEFAULT_TIMEOUT,
     LONGEST,
     MOST_THREADS,
@@ -44,6 +45,10 @@ _EFFORT = options_of(MeasureOptions)["effort"].option
 _TIMEOUT = options_of(MeasureOptions)["timeout"].option
 _DB = options_of(StoreOptions)["db"].option
 _REPO = Option("The git repository. [default: that of the current folder]", form="path")
+_RETRIES = Option(
+    "Further tries, at the end, of what other work on the machine disturbed.", least=0, most=100, example="3"
+)
+_FEWER_THREADS = Option("Measure what stays disturbed once more, with half of its threads.")
 _MAKE = Option("A command to run in a revision's files first, as in 'make -C kernels'.")
 
 P = ParamSpec("P")
@@ -120,6 +125,8 @@ class RunRequest(StoreOptions, PlanRequest):
     """`opmark run`"""
 
     resume: Annotated[bool, Option("Continue an interrupted run.")] = False
+    retries: Annotated[int, _RETRIES] = DEFAULT_RETRIES
+    fewer_threads: Annotated[bool, _FEWER_THREADS] = False
     profile: "Profiling | Sequence[Profiling] | None" = None
     """Profilers that run the measured cases again, afterwards."""
     session: str = ""
@@ -225,6 +232,7 @@ class CheckRequest(StoreOptions, MeasureOptions, Selection):
 
     baseline: Annotated[str, Option("The run to hold it against: its label, its id, or STORE::RUN.")] = ""
     current: Annotated[str | None, Option("A stored run to check, instead of measuring now.", ("--run",))] = None
+    retries: Annotated[int, _RETRIES] = DEFAULT_RETRIES
     margin: Annotated[
         float,
         Option(

@@ -27,7 +27,7 @@ from opmark.runner.profilers.profile_run import (
 from opmark.runner.ranks.agent import serve_rank_zero
 from opmark.runner.ranks.launcher import start_ranks
 from opmark.runner.selection import SelectedCases, default_backends, select_backends, select_cases
-from opmark.runner.session import RunRecorder, new_run, run_plan, run_to_resume
+from opmark.runner.session import Retries, RunRecorder, new_run, run_plan, run_to_resume
 from opmark.runner.supervisor import WorkerOptions, WorkerPool
 from opmark.runner.workload_source import file_requests, problem_lines
 from opmark.schema import Environment, Record
@@ -146,7 +146,8 @@ def run_request(request: RunRequest) -> Result:
 
         options = WorkerOptions(request.timeout, request.compile_timeout, say, keep, request.pool or WorkerPool())
         try:
-            for record in run_plan(rest, options, launcher, fresh=not records):
+            retries = Retries(request.retries, request.fewer_threads)
+            for record in run_plan(rest, options, launcher, retries, fresh=not records):
                 queue.add(record)
             queue.finish()
         finally:

@@ -75,8 +75,8 @@ def _measure(request: RunRequest, style: TableStyle, *, as_json: bool) -> None:
     if disturbed := sum(record.status == "disturbed" for record in result.records):
         talk(
             f"{count_noun(disturbed, 'record')} of {len(result.records)} disturbed: other work took the cores, so the "
-            "numbers in brackets count nowhere\nhint: stop other work (`opmark doctor` names it) and run again, or use "
-            "fewer --threads than there are idle cores"
+            "numbers in brackets count nowhere\nhint: stop other work (`opmark doctor` names it) and run again; or use "
+            "fewer --threads than there are idle cores, or --fewer-threads"
         )
     if result.exit_code:
         raise typer.Exit(result.exit_code)

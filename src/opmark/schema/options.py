@@ -28,6 +28,7 @@ LONGEST = 1e6
 TIMERS = tuple(name for name in get_args(TimerName) if name)
 DEFAULT_TIMEOUT = 60.0
 DEFAULT_COMPILE_TIMEOUT = 300.0
+DEFAULT_RETRIES = 3
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Names: TypeAlias = str | Sequence[str]

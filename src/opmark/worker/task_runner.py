@@ -83,6 +83,7 @@ class TaskRunner:
             prepare(params, task, operator, implementation, backend).launch()
         baseline = instruments.start_memory()
         prepared = prepare(params, task, operator, implementation, backend)
+        instruments.forget_peak()
         prepared.launch()
         backend.synchronize()
         memory = instruments.memory_since(baseline)

@@ -21,7 +21,7 @@ from opmark.plugin import Results
 from opmark.plugin.registry import backend_or_none
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Case, Record
-from opmark.schema.record import COUNTED
+from opmark.schema.record import MEASURED
 from opmark.stats.summary import percentile
 
 Profiler = Literal["native", "python"]
@@ -109,14 +109,14 @@ def line_of(name: str, group: Sequence[Record], profiler: Profiler, *, several: 
     if profiler == "native":
         _add_memory(line, group)
     for phase in ("forward", "backward", "both"):
-        some = [record for record in group if record.task.case.phase == phase and record.status in COUNTED]
+        some = [record for record in group if record.task.case.phase == phase]
         samples = [s for record in some if record.measurements for s in record.measurements[0].samples]
         if samples:
             line.numbers |= _percentiles(name, samples) if profiler == "python" else _mean(name, phase, samples)
     doubts = [c for record in group for m in record.measurements[:1] for c in m.cautions]
     line.cautions = list(dict.fromkeys(f"{caution.code}: {caution.message}" for caution in doubts))
     line.failed = [
-        {"phase": r.task.case.phase, "status": r.status, "reason": r.reason} for r in group if r.status not in COUNTED
+        {"phase": r.task.case.phase, "status": r.status, "reason": r.reason} for r in group if r.status not in MEASURED
     ]
     return line
 

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from opmark.analysis.metrics import rates
+from opmark.analysis.metrics import Rates, rates
 from opmark.analysis.rows import Row, rows_of_records, unit_of
 from opmark.interop.param.config_exporter import NotExpressible, write_case
 from opmark.plugin import Results
 from opmark.schema import Case, ImportProblem, Measurement, Record
-from opmark.schema.record import COUNTED
 from opmark.version import VERSION
 
 _MILLI = 1e3
@@ -130,9 +129,9 @@ def metric(row: Row) -> dict[str, list[float]]:
 
 
 def _times(row: Row) -> list[Measurement]:
-    """Return the measurements of the first quantity that is a time, one per process; none of a disturbed case."""
+    """Return the measurements of the first quantity that is a time, one per process."""
     key = next((key for key in row.keys if unit_of(key[0]) == "s"), None)
-    return row.measurements(key) if key and row.status in COUNTED else []
+    return row.measurements(key) if key else []
 
 
 def _is_error(phase: str, row: Row) -> bool:
@@ -171,7 +170,7 @@ def _figures(row: Row) -> dict[str, Any]:
     key, cost = (measured.quantity, measured.cache), row.record.cost
     summary = row.summary(key)
     assert summary is not None
-    per_second = rates(cost, summary.median)
+    per_second = Rates() if measured.disturbed else rates(cost, summary.median)
     return {
         "quantity": measured.quantity,
         "cache": measured.cache,

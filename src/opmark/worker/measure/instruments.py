@@ -74,6 +74,11 @@ class Instruments:
         """Bytes in use now, above which the peak of memory is counted."""
         return self.memory.start() if self.memory else 0
 
+    def forget_peak(self) -> None:
+        """Count the peak anew from here on: what making the inputs took for a while is not the operator's."""
+        if self.memory:
+            self.memory.start()
+
     def memory_since(self, baseline: int) -> Memory | None:
         """The peak of memory above a baseline, which `start_memory` gave; None where nothing counts memory."""
         if self.memory is None:

@@ -94,6 +94,7 @@ class RankTaskRunner(TaskRunner):
             inputs = make_inputs(params, task, operator, backend, rank=world_rank)
             exchange = build(params, operator, implementation, backend, peers, inputs)
         exchange = require_same_form(team, exchange)
+        instruments.forget_peak()
         self._call(exchange)
         memory = instruments.memory_since(baseline)
         (peak,) = max_over_ranks(team, [memory.peak if memory else 0])

@@ -18,7 +18,7 @@ from opmark.interop.param.comms.rows import QUANTITY, CommsRow
 from opmark.interop.param.results import RecordsInOrder
 from opmark.interop.visible_devices import set_variables
 from opmark.schema import Entry, Record, Workload
-from opmark.schema.record import COUNTED, MEASURED
+from opmark.schema.record import MEASURED
 from opmark.schema.workload import VERSION
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class Session:
 
 
 def _why_failed(records: Sequence[Record]) -> str:
-    found = next((record for record in records if record.status not in COUNTED), records[0])
+    found = next((record for record in records if record.status not in MEASURED), records[0])
     which = f"{found.task.case.params.get('pattern', '')} " if found.task.case.op == "p2p" else ""
     return f"{which}{found.status}: {found.reason or 'there is no time by the host clock'}"
 

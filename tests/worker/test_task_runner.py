@@ -19,7 +19,7 @@ from opmark.plugin.registry import backend, operator
 from opmark.runner.worker_process import WorkerProcess
 from opmark.schema import Cost, Environment, Status, Task
 from opmark.worker import task_runner as module
-from opmark.worker.task_runner import TaskRunner
+from opmark.worker.task_runner import TaskRunner, why_unchecked
 from opmark.worker.verify import outputs
 
 MakeTask = Callable[..., Task]
@@ -98,9 +98,10 @@ def test_without_verification_a_wrong_result_is_timed(numpy: TaskRunner, make_ta
 
 def test_a_large_case_is_checked_in_part(numpy: TaskRunner, make_task: MakeTask) -> None:
     record = numpy.run(make_task("matmul", "numpy-cpu", M=1000, N=900, K=300))
-    assert (record.status, record.reason) == ("ok", "")
+    assert record.status in ("ok", "disturbed")  # whatever else runs on this machine
     assert record.verification is not None
     assert (record.verification.checked, record.verification.after) == ("sampled", "same")
+    assert why_unchecked(record.verification, backend("numpy-cpu")) == ""
 
 
 def test_a_case_that_was_checked_at_a_smaller_size_only_is_unchecked(
@@ -108,11 +109,12 @@ def test_a_case_that_was_checked_at_a_smaller_size_only_is_unchecked(
 ) -> None:
     monkeypatch.setattr(outputs, "plan_check", lambda task, operator: None)
     record = numpy.run(make_task("matmul", "numpy-cpu", M=1000, N=900, K=300))
-    assert record.status == "unchecked"
-    assert record.reason.startswith("verified at a smaller size only: ")
+    assert record.status in ("unchecked", "disturbed")
     assert record.measurements
     assert record.verification is not None
     assert record.verification.checked == "scaled"
+    reason = why_unchecked(record.verification, backend("numpy-cpu"))
+    assert reason.startswith("verified at a smaller size only: its reference would take too long")
 
 
 def test_a_right_result_says_how_it_was_checked(numpy: TaskRunner, make_task: MakeTask) -> None:

@@ -61,6 +61,9 @@ def report(
     from opmark.units import count_bytes
 
     talk(f"wrote {path} ({count_bytes(size)})")
+    if output and not format and not path.suffix:
+        others = ", ".join(f"-o {path}{ending}" for ending in (".html", ".md", ".pdf"))
+        talk(f"hint: it is HTML, because a name without an ending does not say otherwise: {others}, or --format")
     if chosen == "html":
         talk(f"open {path.absolute().as_uri()} in a browser; it needs no network")
 

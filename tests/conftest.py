@@ -43,7 +43,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Lets SIGINT through. A shell has its background jobs ignore it, and processes that a test starts inherit that."""
+    """Lets SIGINT through. A shell has its background jobs ignore it, and processes that a test starts inherit that.
+    Takes Hypothesis' limit on the time of an example away, which a busy machine exceeds."""
+    if find_spec("hypothesis"):
+        from hypothesis import settings
+
+        settings.register_profile("opmark", deadline=None)
+        settings.load_profile("opmark")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -45,7 +45,6 @@ def compare(
     db: Db = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object: --format json.")] = False,
 ) -> None:
-    """Is B faster or slower than A? Two runs, or two backends of one, case by case."""
     from opmark.api.compare import compare as api_compare
     from opmark.report.comparison import check_words
     from opmark.schema.codec import gc_disabled

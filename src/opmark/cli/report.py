@@ -43,7 +43,6 @@ def report(
     ] = None,
     db: Db = None,
 ) -> None:
-    """Make one file to read and to send: failures, figures, every case; for several runs, what got slower."""
     from opmark.api.report import make_report
 
     chosen = choose_format(format, output)

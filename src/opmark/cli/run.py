@@ -29,7 +29,6 @@ def run(
     no_color: NoColor = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per record.")] = False,
 ) -> None:
-    """Measure operators; print a table, store a run."""
     from opmark.api.run import profiling_of
 
     if cuda_l2_cache is not None:

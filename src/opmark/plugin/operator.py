@@ -10,7 +10,7 @@ from math import log
 from typing import Any, Literal, Protocol
 
 from opmark.errors import InvalidParameter, UnknownName, nearest
-from opmark.plugin.param import Param, Params
+from opmark.plugin.param import REQUIRED, Param, Params
 from opmark.schema.case import Phase
 from opmark.schema.cost import Cost
 from opmark.schema.tensor import TensorSpec, is_float, sizeof
@@ -175,7 +175,8 @@ class Operator:
 
     def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given values plus defaults, in the order of declaration; InvalidParameter if one is missing."""
-        missing = [name for name in self._required if name not in given]
+        found = {param.name: given.get(param.name, param.default) for param in self.params}
+        missing = [name for name, value in found.items() if value is REQUIRED]
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)
             raise InvalidParameter(
@@ -183,15 +184,7 @@ class Operator:
                 f"give {' '.join(f'-p {name}=...' for name in missing)}, or a size such as `typical` "
                 f"that supplies what is not given",
             )
-        return {name: given.get(name, default) for name, default in self._defaults}
-
-    @cached_property
-    def _required(self) -> tuple[str, ...]:
-        return tuple(param.name for param in self.params if param.required)
-
-    @cached_property
-    def _defaults(self) -> tuple[tuple[str, Any], ...]:
-        return tuple((param.name, param.default) for param in self.params)
+        return found
 
     def check_rules(self, params: Params) -> None:
         for rule in self.rules:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace as replace_fields
@@ -51,8 +52,9 @@ class Plan:
         return content_id(sorted(ids))
 
     def groups(self) -> Iterator[TaskGroup]:
-        for (_, backend, threads, ranks), tasks in groupby(self.tasks, key=_worker_key):
-            yield TaskGroup(backend, threads, ranks, list(tasks))
+        keys = ((t.settings.process, t.backend, t.settings.threads, rank_count(t.case)) for t in self.tasks)
+        for (_, backend, threads, ranks), pairs in groupby(zip(keys, self.tasks, strict=True), key=itemgetter(0)):
+            yield TaskGroup(backend, threads, ranks, [task for _, task in pairs])
 
     def without(self, done: set[str]) -> Plan:
         return replace(
@@ -117,10 +119,6 @@ def make_plan(
 def rank_count(case: Case) -> int:
     """Number of ranks that a case takes; 0 where a single worker does it."""
     return find_operator(case.op).processes(case.params)
-
-
-def _worker_key(task: Task) -> tuple[int, str, int, int]:
-    return task.settings.process, task.backend, task.settings.threads, rank_count(task.case)
 
 
 def _plan_case(case: Case, info: BackendInfo, settings: Settings, missing: str | None) -> Iterator[Task | Record]:

@@ -82,11 +82,11 @@ def _measure(request: RunRequest, style: TableStyle, *, as_json: bool) -> None:
 
 
 def _print_plan(request: RunRequest, *, as_json: bool) -> None:
-    from opmark.api.run import plan_remarks, plan_request
+    from opmark.api.run import plan_request, problem_lines
     from opmark.report.console.runs import plan_rows, plan_table
 
     plan = plan_request(request)
-    for line in plan_remarks(plan):
+    for line in problem_lines(plan.problems, plan.notes):
         talk(line)
     if as_json:
         print_json_lines(plan_rows(plan.tasks, plan.skipped))

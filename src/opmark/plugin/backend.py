@@ -54,7 +54,7 @@ def draw_values(spec: TensorSpec, seed: int) -> Any:
     wide = spec.dtype in ("float64", "complex128")
     real: Any = "float64" if wide else "float32"
     own = {"float": real, "complex": "complex128" if wide else "complex64"}
-    flat = np.empty(spec.elements, own.get(kind, spec.dtype))
+    flat = np.empty(spec.shape, own.get(kind, spec.dtype)).reshape(-1)
     # The block is drawn where it belongs, so that nothing but the tensor itself takes memory.
     block = flat[:BLOCK]
     if kind in own:

@@ -13,7 +13,7 @@ from opmark.errors import InvalidParameter, UnknownName, nearest
 from opmark.plugin.param import REQUIRED, Param, Params
 from opmark.schema.case import Phase
 from opmark.schema.cost import Cost
-from opmark.schema.tensor import TensorSpec, is_float, sizeof
+from opmark.schema.tensor import DTYPES, TensorSpec, is_float
 
 Launch = Callable[[], Any]
 """The callable that is timed: it takes no arguments, everything is prepared."""
@@ -55,7 +55,7 @@ class Tolerance:
     def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
         """Return (relative, typical): an error may be at most relative x |expected| + typical x magnitude of
         results."""
-        relative = self.factor * (_RELATIVE_ERROR[dtype] if is_float(dtype) else 0.0)
+        relative = self.factor * _RELATIVE_ERROR.get(dtype, 0.0)  # integers have no error
         return relative, relative * growth(self.terms(params))
 
 
@@ -266,7 +266,7 @@ _LEAST_GROWTH = 1.4
 
 def count_elements(operator: Operator, params: Params) -> int:
     """Return the number of elements of all inputs and outputs."""
-    outputs = operator.cost(params).bytes_written // sizeof(operator.result_dtype(params))
+    outputs = operator.cost(params).bytes_written // DTYPES[operator.result_dtype(params)].size
     return outputs + sum(spec.elements for spec in operator.inputs(params).values())
 
 

@@ -88,6 +88,7 @@ def make_plan(
     share its threads.
     """
     tasks, skipped = [], []
+    ranks_of = {case.id: rank_count(case) for case in cases}
     for name in dict.fromkeys(backends):
         info = find_backend(name)
         missing = why_missing(info)
@@ -96,7 +97,7 @@ def make_plan(
             if by_device and info.device != "cpu" and few:
                 continue
             for case in cases:
-                ranks = rank_count(case)
+                ranks = ranks_of[case.id]
                 if by_device and ranks and few:
                     continue
                 own = setting
@@ -111,7 +112,7 @@ def make_plan(
         raise _nothing_to_run(skipped)
     # Round by round: a drift of the machine hits all cases alike. A group of ranks is started once for all its cases.
     place = {name: i for i, name in enumerate(dict.fromkeys(task.backend for task in tasks))}
-    tasks.sort(key=lambda task: (task.settings.process, place[task.backend], rank_count(task.case)))
+    tasks.sort(key=lambda task: (task.settings.process, place[task.backend], ranks_of[task.case.id]))
     # A task that cannot run is recorded once, not once per process.
     return Plan(tuple(tasks), tuple(record for record in skipped if record.task.settings.process == 0))
 

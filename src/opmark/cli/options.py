@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -43,10 +44,10 @@ def takes(*requests: type) -> Callable[[Callable[..., None]], Callable[..., None
         own = list(inspect.signature(function).parameters)[len(requests) :]
         parameters: list[inspect.Parameter] = []
         for request in requests:
-            # The operators come first, then the options of this command alone, then those that it shares with others.
-            alone = inspect.get_annotations(request)
-            ordered = sorted(options_of(request).values(), key=lambda one: (one.name != "ops", one.name not in alone))
-            parameters += map(_parameter, ordered)
+            # Arguments come first, then the options of this command alone, then those that it shares with others.
+            alone, fields = inspect.get_annotations(request), list(options_of(request).values())
+            fields.sort(key=lambda one: (one.option.argument is None, one.name not in alone))
+            parameters += map(_parameter, fields)
         parameters += [
             parameter.replace(annotation=hints[name], kind=parameter.KEYWORD_ONLY)
             for name, parameter in inspect.signature(function).parameters.items() if name in own
@@ -71,10 +72,15 @@ def _parameter(found: OptionField) -> inspect.Parameter:
     elif found.form == "yaml" or str in found.members:
         kind = str | None if default is None else str
     flags = found.option.flags or ((found.flag,) if kind is bool and not default else ())
-    make = typer.Argument if found.name == "ops" else typer.Option
-    option = make(*flags, help=found.option.help) if flags else make(help=found.option.help)
+    if found.option.argument:
+        option = typer.Argument(help=found.option.help, metavar=found.option.argument)
+    else:
+        option = typer.Option(*flags, help=found.option.help) if flags else typer.Option(help=found.option.help)
     return inspect.Parameter(
-        found.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
+        found.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if default is MISSING else default,
+        annotation=Annotated[kind, option],
     )
 
 

@@ -9,7 +9,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args, get_origin
@@ -59,6 +59,8 @@ class Option:
     example: str = ""
     """A value for the hint of an error message."""
     printable: bool = False
+    argument: str | None = None
+    """How the usage line writes it, where it is an argument of the command line and not an option."""
     form: Form | None = None
     """None: the form that the type has."""
 
@@ -84,6 +86,7 @@ class OptionField(NamedTuple):
     members: tuple[Any, ...]
     """The types of a union; else the one type."""
     default: Any
+    """dataclasses.MISSING where a value has to be given."""
     option: Option
     form: Form
     flag: str
@@ -137,8 +140,7 @@ def options_of(request: Any) -> Mapping[str, OptionField]:
             several = any(get_origin(member) is Sequence for member in members)
             form: Form = option.form or ("plain" if not several else "numbers" if int in members else "names")
             flag = option.flags[-1] if option.flags else f"--{one.name.replace('_', '-')}"
-            default = None if one.default is MISSING else one.default
-            found[one.name] = OptionField(one.name, kind, members, default, option, form, flag)
+            found[one.name] = OptionField(one.name, kind, members, one.default, option, form, flag)
     return found
 
 
@@ -156,7 +158,7 @@ class Selection(OptionSet):
     """Which cases to measure: operators with parameters, a workload, or a suite; of these, a part."""
 
     ops: Annotated[
-        Names, Option("Operators, as in `opmark list ops`; any callable, as in torch.add.")
+        Names, Option("Operators, as in `opmark list ops`; any callable, as in torch.add.", argument="OPS")
     ] = field(default=(), kw_only=False)  # fmt: skip
     workload: Annotated[
         Source | None,

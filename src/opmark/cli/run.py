@@ -29,26 +29,26 @@ def run(
     no_color: NoColor = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per record.")] = False,
 ) -> None:
-    from opmark.api.run import profiling_of
-
     if cuda_l2_cache is not None:
         request = _with_l2_cache(request, cuda_l2_cache)
     if dry_run:
         _print_plan(request, as_json=as_json)
     else:
-        _measure(replace(request, profile=profiling_of(profile)), TableStyle(long, wide, no_color), as_json=as_json)
+        _measure(request, profile, TableStyle(long, wide, no_color), as_json=as_json)
 
 
-def _measure(request: RunRequest, style: TableStyle, *, as_json: bool) -> None:
-    from opmark.api.run import run_request
+def _measure(request: RunRequest, profile: ProfileOptions, style: TableStyle, *, as_json: bool) -> None:
+    from opmark.api.run import profiling_of, run_request
     from opmark.cli.progress import ProgressBar
     from opmark.schema.record import MEASURED
 
+    profiling = profiling_of(profile)
     with ProgressBar(style, as_json=as_json) as progress:
         try:
             result = run_request(
                 replace(
                     request,
+                    profile=profiling,
                     on_start=progress.start,
                     on_record=progress.advance,
                     on_row=progress.print_row if as_json else None,

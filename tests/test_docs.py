@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from typer.core import TyperGroup
 
 import opmark
 from opmark.catalogue.expansion import expand
@@ -371,7 +372,7 @@ def find_command(name: str) -> Any:
     """A command or a group of commands; nothing where there is none of this name. The name "" is opmark itself."""
     found = COMMANDS
     for word in name.split():
-        found = getattr(found, "commands", {}).get(word)
+        found = found.get_command(None, word) if isinstance(found, TyperGroup) else None
     return found or name == "param comms"
 
 

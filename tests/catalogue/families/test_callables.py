@@ -237,7 +237,7 @@ def test_a_function_has_no_mode(torch_cpu: Backend) -> None:
 
 
 def test_the_mode_is_yes_or_no() -> None:
-    with pytest.raises(UserError, match=r"expected true or false, got 'yes', at `\$.*build.train`"):
+    with pytest.raises(UserError, match="expected true or false, got 'yes'"):
         task_of("torch.nn.Dropout", args=["3 float32"], build={"args": [0.5], "train": "yes"})
 
 

@@ -44,7 +44,8 @@ def test_settings_that_are_written_otherwise_are_others() -> None:
     ],
 )
 def test_ids_of_stored_runs_stay_what_they_were(settings: Settings, expected: str) -> None:
-    """Computed by opmark 0.8. A new field of Settings or Sampling must not change the ids of tasks that do not use it."""
+    """Computed by opmark 0.8. A new field of Settings or of Sampling must not change the id of a task that does not
+    use it."""
     case = Case.of("add", {"shape": [4], "dtype": "float32"}, "forward")
     backend = "torch-cpu" if settings.effort == "quick" else "torch-cuda"
     assert Task(case, backend, "torch", settings).id == expected

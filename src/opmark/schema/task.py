@@ -113,9 +113,8 @@ def _identity(struct: Struct) -> dict[str, Any]:
     always = _IN_EVERY_ID[type(struct)]
     values = {one.name: (getattr(struct, one.name), one.default) for one in fields(struct)}
     kept = {name: value for name, (value, default) in values.items() if name in always or value != default}
-    return {
-        name: _identity(value) if isinstance(value, Sampling) else to_builtins(value) for name, value in kept.items()
-    }
+    inner = {name: _identity(value) for name, value in kept.items() if isinstance(value, Sampling)}
+    return {**to_builtins(kept), **inner}
 
 
 class Task(Struct, frozen=True):

@@ -50,7 +50,9 @@ SECTION = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
 """A link to a section of this or another document."""
 # Numbers with their units, warning marks and padding differ from run to run; the words do not. What a fit over sizes
 # can tell, and what it remarks, depends on the noise: its rows, as `4: 8..16M`, are left out.
-MOOD = re.compile(r"^! |^  hint:|^stored as|to be doubted|^ *\"Run\": | \d+: \d+[KMG]?\.\.\d+[KMG]? ")
+MOOD = re.compile(
+    r"^! |^other work disturbed|^  hint:|^stored as|to be doubted|^ *\"Run\": | \d+: \d+[KMG]?\.\.\d+[KMG]? "
+)
 LEFT_OUT = "…"
 LISTED = re.compile(r'"Warnings": \[[^]]*\]')
 DOUBTED = re.compile(r" \([a-z]+(-[a-z]+)?(, [a-z]+(-[a-z]+)?)*\)$")

@@ -123,10 +123,16 @@ def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterato
         raise place.error(
             f"`{operator.name}` is a callable and needs arguments", "give args, as in args: [8x64 float32, 2]"
         )
-    unknown = sorted(set(entry.build) - {"args", "kwargs"}) if isinstance(entry.build, dict) else []
+    built = entry.build if isinstance(entry.build, dict) else {}
+    unknown = sorted(set(built) - {"args", "kwargs", "train"})
     if unknown:
         raise (place / ".build").error(
-            f"expected args and kwargs, got `{unknown[0]}`", "as in build: {args: [64, 32], kwargs: {bias: false}}"
+            f"expected args, kwargs and train, got `{unknown[0]}`",
+            "as in build: {args: [64, 32], kwargs: {bias: false}}",
+        )
+    if not isinstance(built.get("train", False), bool):
+        raise (place / ".build.train").error(
+            f"expected true or false, got {built['train']!r}", "true measures a module in training mode"
         )
     written = {"args": entry.args or [], "kwargs": entry.kwargs or {}, "build": entry.build}
     axes = [_free_axis(key, value, place / f".params.{key}") for key, value in entry.params.items()]

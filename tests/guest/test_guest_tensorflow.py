@@ -209,7 +209,7 @@ def test_a_type_without_a_kernel_for_this_layout_is_skipped_and_the_transposing_
 def test_a_callable_of_the_framework_runs_both_ways() -> None:
     for way in ("function", "eager"):
         (record,) = run("tensorflow.math.softplus", backend=f"{BACKEND}/{way}", args=["8x64 float32"], size=())
-        assert record.status == "ok", record.reason
+        assert record.status == "unchecked", record.reason
         assert record.cost is not None
         assert record.cost.bytes_written == 8 * 64 * 4
 

@@ -19,7 +19,8 @@ from opmark.plugin.registry import backend, operator
 from opmark.runner.worker_process import WorkerProcess
 from opmark.schema import Cost, Environment, Status, Task
 from opmark.worker import task_runner as module
-from opmark.worker.task_runner import TaskRunner
+from opmark.worker.task_runner import TaskRunner, why_unchecked
+from opmark.worker.verify import outputs
 
 MakeTask = Callable[..., Task]
 StartWorker = Callable[..., WorkerProcess]
@@ -72,7 +73,9 @@ def test_the_cost_is_that_of_the_phase(null: TaskRunner, make_task: MakeTask) ->
 
 
 def test_what_computes_nothing_is_not_verified_and_says_so(null: TaskRunner, make_task: MakeTask) -> None:
-    verification = null.run(make_task()).verification
+    record = null.run(make_task())
+    assert record.status == "ok"  # it says what it does, and its time is that
+    verification = record.verification
     assert verification is not None
     assert (verification.checked, verification.note) == ("none", "null computes nothing")
 
@@ -88,9 +91,30 @@ def test_a_result_is_verified_before_it_is_timed(numpy: TaskRunner, make_task: M
 def test_without_verification_a_wrong_result_is_timed(numpy: TaskRunner, make_task: MakeTask) -> None:
     task = make_task("fault", "numpy-cpu", kind="wrong")
     record = numpy.run(replace(task, settings=replace(task.settings, verify=False)))
-    assert record.status == "ok"
+    assert (record.status, record.reason) == ("unchecked", "not verified: not asked for")
     assert record.verification is not None
     assert (record.verification.checked, record.verification.note) == ("none", "not asked for")
+
+
+def test_a_large_case_is_checked_in_part(numpy: TaskRunner, make_task: MakeTask) -> None:
+    record = numpy.run(make_task("matmul", "numpy-cpu", M=1000, N=900, K=300))
+    assert record.status in ("ok", "disturbed")  # whatever else runs on this machine
+    assert record.verification is not None
+    assert (record.verification.checked, record.verification.after) == ("sampled", "same")
+    assert why_unchecked(record.verification, backend("numpy-cpu")) == ""
+
+
+def test_a_case_that_was_checked_at_a_smaller_size_only_is_unchecked(
+    numpy: TaskRunner, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "plan_check", lambda task, operator: None)
+    record = numpy.run(make_task("matmul", "numpy-cpu", M=1000, N=900, K=300))
+    assert record.status in ("unchecked", "disturbed")
+    assert record.measurements
+    assert record.verification is not None
+    assert record.verification.checked == "scaled"
+    reason = why_unchecked(record.verification, backend("numpy-cpu"))
+    assert reason.startswith("verified at a smaller size only: its reference would take too long")
 
 
 def test_a_right_result_says_how_it_was_checked(numpy: TaskRunner, make_task: MakeTask) -> None:
@@ -231,7 +255,7 @@ def test_the_backend_counts_what_a_foreign_function_costs(make_task: MakeTask, m
     _with(monkeypatch, foreign=True)
     counted = Cost(None, 1 << 30, 7)
     record = TaskRunner(backend("numpy-cpu"), Counting(CallCost(counted))).run(make_task(backend="numpy-cpu"))
-    assert (record.status, record.cost, record.view) == ("ok", counted, False)
+    assert (record.status, record.cost, record.view) == ("unchecked", counted, False)
     assert record.verification is not None
     assert (record.verification.checked, record.verification.after) == ("none", "")
     assert "without a reference" in record.verification.note
@@ -241,7 +265,7 @@ def test_the_backend_counts_what_a_foreign_function_costs(make_task: MakeTask, m
 def test_a_foreign_function_that_moves_nothing_is_a_view(make_task: MakeTask, monkeypatch: pytest.MonkeyPatch) -> None:
     _with(monkeypatch, foreign=True)
     record = TaskRunner(backend("numpy-cpu"), Counting(CallCost(None, view=True))).run(make_task(backend="numpy-cpu"))
-    assert (record.status, record.cost, record.view) == ("ok", None, True)
+    assert (record.status, record.cost, record.view) == ("unchecked", None, True)
 
 
 def test_a_small_operator_of_the_catalogue_is_not_labelled(numpy: TaskRunner, make_task: MakeTask) -> None:

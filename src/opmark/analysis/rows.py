@@ -151,7 +151,7 @@ class Row(Struct, frozen=True, dict=True):
     compile_time: float | None = None
     """Seconds with empty caches, median over processes; None: nothing was compiled."""
     verified: str = ""
-    """`full`, `scaled` or `none`; empty if nothing ran."""
+    """`full`, `sampled`, `scaled` or `none`; empty if nothing ran."""
     wrt: tuple[str, ...] = ()
     """Inputs whose gradients are computed, if not all that have one."""
     memory_source: str = ""

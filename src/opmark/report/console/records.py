@@ -209,9 +209,10 @@ def reasons_of(row: Row) -> list[str]:
 
 
 def _print_reasons(found: Sequence[Row], console: Console) -> None:
-    """Print each reason once, in the colour of the status with which it begins."""
+    """Print each reason once, in the colour of the status with which it begins. Why rows are unchecked is counted
+    elsewhere."""
     reasons: dict[str, list[Row]] = {}
-    for row in found:
+    for row in (row for row in found if row.status != "unchecked"):
         for reason in reasons_of(row):
             reasons.setdefault(reason, []).append(row)
     several = len({row.backend for row in found}) > 1

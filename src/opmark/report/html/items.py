@@ -205,7 +205,8 @@ def thin_out(samples: Sequence[float], most: int) -> list[float]:
 # The details of a row, folded: quantities, facts, cautions.
 
 _HEADS = ("quantity", "median", "interval", "fastest", "slowest", "samples")
-_VERIFIED = {"full": "in full", "scaled": "at a smaller size: too large in full",
+_VERIFIED = {"full": "in full", "sampled": "in part, at the size that was measured",
+             "scaled": "at a smaller size: too large in full",
              "none": "not verified"}  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Literal, NamedTuple
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
@@ -150,10 +151,6 @@ def _read(params: Params, place: Place) -> int:
     return int(value if place[1] is None else value[place[1]])
 
 
-def _set(params: Params, place: Place, value: int) -> dict[str, Any]:
-    return resize(params, [place], lambda _: value)
-
-
 def take(array: Any, positions: Positions) -> Any:
     for axis, at in positions.items():
         array = np.take(array, at, axis=axis)
@@ -174,7 +171,9 @@ def partial_sizes(operator: Operator, params: Params) -> tuple[PartialSize, ...]
     them the outputs add up."""
     key = f"{operator.name} {dict(params)}"
     if key not in _found:
-        _found[key] = tuple(_Trial.find(operator, params))
+        with np.errstate(all="ignore"), catch_warnings():  # sums of inputs may be no inputs of it
+            simplefilter("ignore")
+            _found[key] = tuple(_Trial.find(operator, params))
     return _found[key]
 
 
@@ -210,7 +209,7 @@ class _Trial:
         full = size_places(operator, params)
         for place in sorted(full, key=lambda place: -full[place]):
             for places in _groups(place, full, used):
-                size = trial._fitting(operator, tiny, params, found, places)
+                size = trial._fitting(params, found, places)
                 if size is not None and _fits(operator, params, size):
                     size = size._replace(linear=trial._is_linear(size))
                     found.append(size)
@@ -218,21 +217,28 @@ class _Trial:
                     yield size
                     break
 
-    def _fitting(
-        self, operator: Operator, tiny: Params, params: Params, found: list[PartialSize], places: tuple[Place, ...]
-    ) -> PartialSize | None:
+    def _fitting(self, params: Params, found: list[PartialSize], places: tuple[Place, ...]) -> PartialSize | None:
         """The size at these places, if parts along it can be checked together with those found before."""
-        trial: _Trial | None = self
-        first = _read(tiny, places[0])
-        for place in places[1:]:
-            # A multiple of the size has to be one in the tiny case too, or it would not show which elements are whose.
-            value = first if _read(params, place) == _read(params, places[0]) else 2 * first
-            if _read(tiny, place) != value:
-                tiny = _set(tiny, place, value)
-                if not rules_allow(operator, tiny) or _work(operator, tiny) > _TOO_MUCH_WORK:
-                    return None
-                trial = self.make(operator, tiny)
-        return trial._try(found, places) if trial else None
+        multiples = [place for place in places if _read(params, place) != _read(params, places[0])]
+        if not multiples:
+            trial = self._with_multiples(places, 1)
+            return trial._try(found, places) if trial else None
+        # A multiple of the size has to be one in a tiny case too, or it would not show which elements are whose. That
+        # it holds for another multiple shows that the first was no coincidence.
+        double, triple = self._with_multiples(places, 2), self._with_multiples(places, 3)
+        size = double._try(found, places) if double and triple else None
+        count = max(1, _read(self._params, places[0]) // 2)
+        return size if size and triple and triple._holds((*found, size), count) else None
+
+    def _with_multiples(self, places: tuple[Place, ...], multiple: int) -> _Trial | None:
+        """A trial in which all places but the first have that multiple of its value."""
+        first = _read(self._params, places[0])
+        params = resize(self._params, places[1:], lambda _: multiple * first)
+        if params == self._params:
+            return self
+        if not rules_allow(self._operator, params) or _work(self._operator, params) > _TOO_MUCH_WORK:
+            return None
+        return self.make(self._operator, params)
 
     def _try(self, found: list[PartialSize], places: tuple[Place, ...]) -> PartialSize | None:
         n = _read(self._params, places[0])

@@ -77,7 +77,7 @@ guests: $(VENV)/.installed-dev  ## environments for TensorFlow and MXNet, made i
 	done
 
 test-guests: guests  ## every operator that these two have, verified
-	$(PYTEST) tests/guest
+	$(FILE_BY_FILE) tests/guest
 
 PLUGIN := plugins/opmark-example-npu
 # Apart from $(VENV): what is installed there would show up in every other test.

@@ -70,7 +70,7 @@ _MOVED = {
     "to_pandas": "opmark.report.formats.dataframe:to_pandas",
 }
 
-sys.meta_path.insert(0, MovedModules())
+sys.meta_path.append(MovedModules())
 
 
 def __dir__() -> Any:

@@ -38,8 +38,8 @@ def test_a_class_is_built_and_an_axis_multiplies(main: Command) -> None:
     )
     assert done.code == 0
     rows = [line for line in done.out.splitlines() if line.startswith("torch.nn.Linear")]
-    assert "(4, 3)(2x4 float32)" in rows[0]
-    assert "(8, 3)(2x8 float32)" in rows[1]
+    assert "(4, 3)(2x4 float32) eval()" in rows[0]
+    assert "(8, 3)(2x8 float32) eval()" in rows[1]
 
 
 def test_an_array_function_needs_no_torch(main: Command) -> None:

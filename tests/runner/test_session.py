@@ -310,6 +310,7 @@ def tries_in(folder: Path) -> int:
     return len((folder / "tries").read_text())
 
 
+@pytest.mark.disturbed
 def test_a_disturbed_task_is_measured_again_after_all_others(plugin: Plugin, tmp_path: Path) -> None:
     plugin("busy", spoiling(tmp_path, 1))
     pauses: list[float] = []
@@ -324,6 +325,7 @@ def test_a_disturbed_task_is_measured_again_after_all_others(plugin: Plugin, tmp
     assert said == ["other work disturbed 1 task: measured again in 1 s, try 1 of 3"]
 
 
+@pytest.mark.disturbed
 def test_what_stays_disturbed_has_one_record_that_says_so(plugin: Plugin, tmp_path: Path) -> None:
     plugin("busy", spoiling(tmp_path, 100))
     pauses: list[float] = []
@@ -335,6 +337,7 @@ def test_what_stays_disturbed_has_one_record_that_says_so(plugin: Plugin, tmp_pa
     assert len(pauses) == 3
 
 
+@pytest.mark.disturbed
 def test_without_retries_nothing_is_measured_again(plugin: Plugin, tmp_path: Path) -> None:
     plugin("busy", spoiling(tmp_path, 100))
     result = run("add", params={"shape": [4]}, backend="busy", effort="quick", retries=0, db=tmp_path / "store.db")
@@ -342,6 +345,7 @@ def test_without_retries_nothing_is_measured_again(plugin: Plugin, tmp_path: Pat
     assert (tries_in(tmp_path), result.exit_code) == (1, 0)
 
 
+@pytest.mark.disturbed
 def test_half_of_the_threads_are_tried_where_it_is_asked_for(plugin: Plugin, tmp_path: Path) -> None:
     plugin("busy", spoiling(tmp_path, 2))
     retries = Retries(1, fewer_threads=True, sleep=lambda pause: None)
@@ -351,6 +355,7 @@ def test_half_of_the_threads_are_tried_where_it_is_asked_for(plugin: Plugin, tmp
     assert records[1].status in COUNTED
 
 
+@pytest.mark.disturbed
 def test_a_run_that_is_interrupted_before_the_retries_measures_them_when_it_is_resumed(
     plugin: Plugin, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from opmark.analysis.bandwidth import LinkShare, Skew, bandwidths, link_share_of, skew
 from opmark.analysis.metrics import (
     APART,
+    IS_ABOVE_DATASHEET,
     IS_ABOVE_PEAK,
     PROCESSES_DIFFER,
     PeakShare,
@@ -202,11 +203,6 @@ class Row(Struct, frozen=True, dict=True):
         return self.status in COUNTED and self.headline is not None and self.headline.usable
 
     @property
-    def above_peak(self) -> bool:
-        """Whether it exceeds the measured peak of the chip: then the peak, the cost or the clock is wrong."""
-        return self.of_peak is not None and is_above(self.of_peak.share)
-
-    @property
     def headline_cautions(self) -> tuple[str, ...]:
         """Codes of the cautions of the headline."""
         return self.headline.cautions if self.headline else ()
@@ -290,10 +286,14 @@ class Row(Struct, frozen=True, dict=True):
             found += [(_key(m), caution) for m in self.records[0].measurements for caution in m.cautions]
         elif self.records:
             found += [(timing.key, caution) for timing in self.timings for caution in self._over_processes(timing)]
-        if self.above_peak and self.of_peak and self.headline:
-            share = f"{percent(self.of_peak.share)} of the measured peak ({self.of_peak.bound})"
-            message, hint = f"{share}; at most 100 % is possible", "`opmark calibrate` again, on a quiet machine"
-            found.append((self.headline.key, Caution(IS_ABOVE_PEAK, message, hint)))
+        limits = (
+            (self.of_peak, IS_ABOVE_PEAK, "the measured peak", "`opmark calibrate` again, on a quiet machine"),
+            (self.of_datasheet, IS_ABOVE_DATASHEET, "the datasheet", "the datasheet, the cost or the clock is wrong"),
+        )
+        for share, code, limit, hint in limits:
+            if share and is_above(share.share) and self.headline:
+                message = f"{percent(share.share)} of {limit} ({share.bound}); at most 100 % is possible"
+                found.append((self.headline.key, Caution(code, message, hint)))
         return found
 
     def _over_processes(self, timing: Timing) -> Iterator[Caution]:
@@ -449,9 +449,10 @@ def _make_row(
     timings = tuple([_timing(*key, found, several=len(group) > 1) for key, found in figures.items()])
     machine = machines.get(first.environment, _UNKNOWN_MACHINE)
     found = _rates(body.cost, timings[0] if timings else None, case, first.backend, machine, view=body.view)
-    share = found.get("of_peak")
-    if share and is_above(share.share):  # the headline is more than the hardware can do
-        timings = (replace(timings[0], cautions=(*timings[0].cautions, IS_ABOVE_PEAK)), *timings[1:])
+    for name, code in (("of_peak", IS_ABOVE_PEAK), ("of_datasheet", IS_ABOVE_DATASHEET)):
+        share = found.get(name)
+        if share and is_above(share.share):  # the headline is more than the hardware can do
+            timings = (replace(timings[0], cautions=(*timings[0].cautions, code)), *timings[1:])
     compiled = [head.body.compilation.cold for head in group if head.body.compilation]
     start = group[0]
     row = Row(

@@ -284,11 +284,65 @@ class CheckRequest(StoreOptions, MeasureOptions, Selection):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CompareOptions(OptionSet):
+    """How stored runs are compared."""
+
+    run: Annotated[
+        str | None, Option("The run whose backends or interpreters are compared. [default: the last run]")
+    ] = None  # fmt: skip
+    quantity: Annotated[
+        str, Option("As in latency, latency:cold, all. [default: what stands for the case on both sides]")
+    ] = ""  # fmt: skip
+    margin: Annotated[
+        float,
+        Option("Differences up to this are called the same: 0.01 or 1%.", least=0, below=1, unit="a share",
+               form="share", example="3%"),
+    ] = MARGIN  # fmt: skip
+    drift: Annotated[
+        float,
+        Option("How far apart two sessions of the same code may be; 0 where clocks are locked.", least=0, below=1,
+               unit="a share", form="share", example="3%"),
+    ] = DRIFT  # fmt: skip
+    unlike: Annotated[bool, Option("Also where the machines are not alike.")] = False
+    db: Annotated[PathLike | None, _DB] = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CompareRequest(CompareOptions):
+    """`opmark compare`"""
+
+    a: Annotated[
+        str,
+        Option("A run (id, label, LABEL~1), a store file or STORE::RUN; or a backend or interpreter.", argument="A"),
+    ] = field(kw_only=False)
+    b: Annotated[
+        str, Option("The same: this one is faster or slower than A.", argument="B")
+    ] = field(kw_only=False)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ReportRequest(CompareOptions):
+    """`opmark report`"""
+
+    runs: Annotated[
+        Names,
+        Option("A run, or several: each is compared with the first. As `compare` takes them. [default: the last run]",
+               argument="RUN", form="texts"),
+    ] = field(default=(), kw_only=False)  # fmt: skip
+    format: str = "html"
+    """`html`; `md`, short enough for a pull request; or `pdf` as bytes."""
+    title: Annotated[str, Option("Title of the report. [default: the label of the run]")] = ""
+    browser: Annotated[
+        PathLike | None, Option("Browser used to print the PDF. [default: $OPMARK_BROWSER or an installed one]")
+    ] = None  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HistoryRequest(OptionSet):
     """`opmark history`"""
 
     ops: Annotated[
-        Names, Option("Operators, also 'conv*'. [default: every series that changed]")
+        Names, Option("Operators, also 'conv*'. [default: every series that changed]", argument="OPS")
     ] = field(default=(), kw_only=False)  # fmt: skip
     params: Annotated[
         Mapping[str, Any] | None,

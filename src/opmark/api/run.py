@@ -36,7 +36,7 @@ from opmark.store.location import display_address
 from opmark.units import count_noun
 
 __all__ = [
-    "Plan", "Profiling", "Row", "plan", "plan_cases", "plan_remarks", "plan_request", "profiling_of", "run",
+    "Plan", "Profiling", "Row", "plan", "plan_cases", "plan_request", "problem_lines", "profiling_of", "run",
     "run_request",
 ]  # fmt: skip
 
@@ -64,11 +64,6 @@ def plan_cases(selected: SelectedCases, options: MeasureOptions) -> Plan:
         return dataclasses.replace(whole, notes=notes)
     requested = () if options.samples or options.warmup else tuple(file_requests(source.asked))
     return dataclasses.replace(whole, problems=source.problems, notes=(*source.notes, *requested, *notes))
-
-
-def plan_remarks(whole: Plan) -> list[str]:
-    """Return one line for each part of a workload that is not in the plan, and for each note of those who made it."""
-    return list(problem_lines(whole.problems, whole.notes))
 
 
 def profiling_of(options: ProfileOptions) -> Profiling | None:
@@ -112,7 +107,7 @@ def run_request(request: RunRequest) -> Result:
         # Before anything that can fail, so that all ranks hear of an error at once.
         launcher = stack.enter_context(start_ranks(selected.place, selected.cases))
         whole = plan_cases(selected, request)
-        for line in plan_remarks(whole):
+        for line in problem_lines(whole.problems, whole.notes):
             say(line)
         store = stack.enter_context(closing(open_store(request.db, create=True, say=say)))
         resume = request.resume
@@ -137,7 +132,9 @@ def run_request(request: RunRequest) -> Result:
                 rows.add(record)
 
         recorder = RunRecorder(store, this, announce, begun=resume)
-        queue = ProfileQueue(profiler_runners(request.profile, this.id, say), recorder.add)
+        # A profiler's results are added to the records before they are stored.
+        queue = ProfileQueue(profiler_runners(request.profile, this.id, say), recorder.add) if request.profile else None
+        add = queue.add if queue else recorder.add
 
         def keep(environment: Environment) -> None:
             store.add_environment(environment)
@@ -148,10 +145,12 @@ def run_request(request: RunRequest) -> Result:
         try:
             retries = Retries(request.retries, request.fewer_threads)
             for record in run_plan(rest, options, launcher, retries, fresh=not records):
-                queue.add(record)
-            queue.finish()
+                add(record)
+            if queue:
+                queue.finish()
         finally:
-            queue.abandon()  # the queue is empty unless the run was interrupted
+            if queue:
+                queue.abandon()  # the queue is empty unless the run was interrupted
             if rows:
                 rows.end()
         records += recorder.records

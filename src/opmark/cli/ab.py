@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 @takes(ABRequest)
 def ab(request: ABRequest, as_json: Json = False) -> None:
-    """Measure two sides in turns that differ in one thing; is B faster or slower?
-
-    --backend, --python or --threads with two values, --env, --rev or --same says what A and B are.
-    """
     from opmark.api.ab import ab_request
     from opmark.cli.progress import Turns
 

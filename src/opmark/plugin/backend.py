@@ -54,7 +54,7 @@ def draw_values(spec: TensorSpec, seed: int) -> Any:
     wide = spec.dtype in ("float64", "complex128")
     real: Any = "float64" if wide else "float32"
     own = {"float": real, "complex": "complex128" if wide else "complex64"}
-    flat = np.empty(spec.elements, own.get(kind, spec.dtype))
+    flat = np.empty(spec.shape, own.get(kind, spec.dtype)).reshape(-1)
     # The block is drawn where it belongs, so that nothing but the tensor itself takes memory.
     block = flat[:BLOCK]
     if kind in own:
@@ -169,8 +169,13 @@ class BackendInfo:
 
     def why_missing(self) -> str | None:
         """Return why it cannot run in this interpreter, as far as known without an import; else None."""
-        if self.outdated or self.requires is None or _is_installed(self.requires):
+        if self.outdated or self.requires is None:
             return self.outdated or None
+        try:
+            if find_spec(self.requires) is not None:
+                return None
+        except ModuleNotFoundError:  # the package that it would be a part of is missing
+            pass
         return f"{self.requires} is not installed" + (f" ({self.install})" if self.install else "")
 
     def load(self, threads: int) -> Backend:
@@ -185,18 +190,17 @@ class BackendInfo:
             if reason is None:
                 raise
         else:
-            reason = _why_no_backend(made)
+            reason = None
+            if not (isinstance(made, type) and issubclass(made, Backend)):
+                reason = (
+                    "was made for another version of opmark: since 0.9 a backend is derived from opmark.plugin.Backend"
+                )
+            elif missing := sorted(made.__abstractmethods__):
+                reason = f"lacks {', '.join(missing)}, which every backend has since opmark 0.9"
         if reason:
             return OutdatedBackend(self, threads, f"{self.loads} {reason}; {WRITE_NOW}")
         backend: Backend = made(self, threads)
         return backend
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # the package that it would be a part of is missing
-        return False
 
 
 class CallCost(NamedTuple):
@@ -499,14 +503,6 @@ def why_outdated(error: Exception) -> str | None:
     if isinstance(error, TypeError) and "BackendInfo" in str(error):
         return f"was made for another version of opmark ({error}): since 0.9 BackendInfo takes its fields by name"
     return None
-
-
-def _why_no_backend(made: Any) -> str | None:
-    """Return why a class is no backend: it is not derived from Backend, or lacks required methods; else None."""
-    if not (isinstance(made, type) and issubclass(made, Backend)):
-        return "was made for another version of opmark: since 0.9 a backend is derived from opmark.plugin.Backend"
-    missing = sorted(made.__abstractmethods__)
-    return f"lacks {', '.join(missing)}, which every backend has since opmark 0.9" if missing else None
 
 
 # Function: what an implementation builds for a framework that compiles or differentiates it before it is called.

@@ -10,10 +10,10 @@ from math import log
 from typing import Any, Literal, Protocol
 
 from opmark.errors import InvalidParameter, UnknownName, nearest
-from opmark.plugin.param import Param, Params
+from opmark.plugin.param import REQUIRED, Param, Params
 from opmark.schema.case import Phase
 from opmark.schema.cost import Cost
-from opmark.schema.tensor import TensorSpec, is_float, sizeof
+from opmark.schema.tensor import DTYPES, TensorSpec, is_float
 
 Launch = Callable[[], Any]
 """The callable that is timed: it takes no arguments, everything is prepared."""
@@ -55,7 +55,7 @@ class Tolerance:
     def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
         """Return (relative, typical): an error may be at most relative x |expected| + typical x magnitude of
         results."""
-        relative = self.factor * (_RELATIVE_ERROR[dtype] if is_float(dtype) else 0.0)
+        relative = self.factor * _RELATIVE_ERROR.get(dtype, 0.0)  # integers have no error
         return relative, relative * growth(self.terms(params))
 
 
@@ -175,7 +175,8 @@ class Operator:
 
     def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given values plus defaults, in the order of declaration; InvalidParameter if one is missing."""
-        missing = [name for name in self._required if name not in given]
+        found = {param.name: given.get(param.name, param.default) for param in self.params}
+        missing = [name for name, value in found.items() if value is REQUIRED]
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)
             raise InvalidParameter(
@@ -183,15 +184,7 @@ class Operator:
                 f"give {' '.join(f'-p {name}=...' for name in missing)}, or a size such as `typical` "
                 f"that supplies what is not given",
             )
-        return {name: given.get(name, default) for name, default in self._defaults}
-
-    @cached_property
-    def _required(self) -> tuple[str, ...]:
-        return tuple(param.name for param in self.params if param.required)
-
-    @cached_property
-    def _defaults(self) -> tuple[tuple[str, Any], ...]:
-        return tuple((param.name, param.default) for param in self.params)
+        return found
 
     def check_rules(self, params: Params) -> None:
         for rule in self.rules:
@@ -273,7 +266,7 @@ _LEAST_GROWTH = 1.4
 
 def count_elements(operator: Operator, params: Params) -> int:
     """Return the number of elements of all inputs and outputs."""
-    outputs = operator.cost(params).bytes_written // sizeof(operator.result_dtype(params))
+    outputs = operator.cost(params).bytes_written // DTYPES[operator.result_dtype(params)].size
     return outputs + sum(spec.elements for spec in operator.inputs(params).values())
 
 

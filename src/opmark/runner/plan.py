@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace as replace_fields
@@ -51,8 +52,9 @@ class Plan:
         return content_id(sorted(ids))
 
     def groups(self) -> Iterator[TaskGroup]:
-        for (_, backend, threads, ranks), tasks in groupby(self.tasks, key=_worker_key):
-            yield TaskGroup(backend, threads, ranks, list(tasks))
+        keys = ((t.settings.process, t.backend, t.settings.threads, rank_count(t.case)) for t in self.tasks)
+        for (_, backend, threads, ranks), pairs in groupby(zip(keys, self.tasks, strict=True), key=itemgetter(0)):
+            yield TaskGroup(backend, threads, ranks, [task for _, task in pairs])
 
     def without(self, done: set[str]) -> Plan:
         return replace(
@@ -86,6 +88,7 @@ def make_plan(
     share its threads.
     """
     tasks, skipped = [], []
+    ranks_of = {case.id: rank_count(case) for case in cases}
     for name in dict.fromkeys(backends):
         info = find_backend(name)
         missing = why_missing(info)
@@ -94,7 +97,7 @@ def make_plan(
             if by_device and info.device != "cpu" and few:
                 continue
             for case in cases:
-                ranks = rank_count(case)
+                ranks = ranks_of[case.id]
                 if by_device and ranks and few:
                     continue
                 own = setting
@@ -109,7 +112,7 @@ def make_plan(
         raise _nothing_to_run(skipped)
     # Round by round: a drift of the machine hits all cases alike. A group of ranks is started once for all its cases.
     place = {name: i for i, name in enumerate(dict.fromkeys(task.backend for task in tasks))}
-    tasks.sort(key=lambda task: (task.settings.process, place[task.backend], rank_count(task.case)))
+    tasks.sort(key=lambda task: (task.settings.process, place[task.backend], ranks_of[task.case.id]))
     # A task that cannot run is recorded once, not once per process.
     return Plan(tuple(tasks), tuple(record for record in skipped if record.task.settings.process == 0))
 
@@ -117,10 +120,6 @@ def make_plan(
 def rank_count(case: Case) -> int:
     """Number of ranks that a case takes; 0 where a single worker does it."""
     return find_operator(case.op).processes(case.params)
-
-
-def _worker_key(task: Task) -> tuple[int, str, int, int]:
-    return task.settings.process, task.backend, task.settings.threads, rank_count(task.case)
 
 
 def _plan_case(case: Case, info: BackendInfo, settings: Settings, missing: str | None) -> Iterator[Task | Record]:

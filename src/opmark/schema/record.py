@@ -195,7 +195,8 @@ class Record(Struct, frozen=True):
     started: str = ""
     """UTC, ISO 8601."""
     called: str = ""
-    """Arguments of a foreign call, if the parameters of its case do not contain them."""
+    """Arguments of a foreign call, if the parameters of its case do not contain them; the mode of a module, `eval()` or
+    `train()`."""
     view: bool = False
     """The result is a view of an input: no data moved, so there is no bandwidth."""
     notes: tuple[str, ...] = ()

@@ -204,6 +204,43 @@ def test_a_class_without_anything_to_build_it_with_is_built_too(torch_cpu: Backe
     assert launch().shape == (3,)
 
 
+def test_a_module_is_called_as_it_is_after_training(torch_cpu: Backend) -> None:
+    prepared = prepared_of(torch_cpu, "torch.nn.Dropout", args=["1000 float32 1..2"], build=[0.5])
+    assert (prepared.launch() > 0).all()
+    assert prepared.called == "eval()"
+
+
+def test_a_module_is_called_as_in_training_where_it_is_asked_for(torch_cpu: Backend) -> None:
+    prepared = prepared_of(
+        torch_cpu, "torch.nn.Dropout", args=["1000 float32 1..2"], build={"args": [0.5], "train": True}
+    )
+    assert 0 < (prepared.launch() == 0).sum() < 1000
+    assert prepared.called == "train()"
+
+
+@pytest.mark.parametrize(
+    ("build", "mode"), [(None, "eval()"), ({"train": False}, "eval()"), ({"train": True}, "train()")]
+)
+def test_a_module_that_exists_already_is_put_into_its_mode_too(
+    build: Any, mode: str, torch_cpu: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "made_before", torch.nn.Dropout(0.5), raising=False)
+    prepared = prepared_of(torch_cpu, "torch:made_before", args=["1000 float32 1..2"], build=build)
+    assert bool((prepared.launch() == 0).any()) is (mode == "train()")
+    assert prepared.called == mode
+
+
+def test_a_function_has_no_mode(torch_cpu: Backend) -> None:
+    assert prepared_of(torch_cpu, "torch.relu", args=["3 float32"]).called == ""
+    with pytest.raises(UserError, match="is a function, but `build` is for classes"):
+        prepared_of(torch_cpu, "torch.relu", args=["3 float32"], build={"train": True})
+
+
+def test_the_mode_is_yes_or_no() -> None:
+    with pytest.raises(UserError, match="expected true or false, got 'yes'"):
+        task_of("torch.nn.Dropout", args=["3 float32"], build={"args": [0.5], "train": "yes"})
+
+
 @pytest.mark.parametrize("build", [{"in_features": 4, "out_features": 3}, {"arg": [4, 3]}])
 def test_what_a_class_is_built_with_stands_under_args_and_kwargs(build: Any) -> None:
     with pytest.raises(UserError, match="build"):

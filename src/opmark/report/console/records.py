@@ -102,9 +102,14 @@ def _cells(row: Row) -> Cells:
         "parameters": row.parameters,
         "backend": row.where,
         "phase": row.phase_text,
-        "memory": _memory(row),
-        "status": _status(row),
     }
+    if row.memory is not None:
+        known = row.memory >= row.memory_resolution
+        cells["memory"] = "<" * (not known) + units.count_bytes(row.memory if known else row.memory_resolution)
+    codes = row.cautions
+    mark = " !!" if PREEMPTED in codes else " !" if codes else ""
+    style = {" !!": "bold red", " !": DOUBTFUL if row.status == "ok" else STYLES[row.status]}
+    cells["status"] = Text(row.status + mark, style=style.get(mark, STYLES[row.status]))
     if row.compile_time is not None:
         cells["compile"] = units.seconds(row.compile_time)
     if row.headline and (summary := row.summary()):
@@ -140,21 +145,6 @@ def _figures(summary: Summary, timing: Timing) -> Cells:
     }
 
 
-def _memory(row: Row) -> str:
-    if row.memory is None:
-        return ""
-    if row.memory < row.memory_resolution:
-        return f"<{units.count_bytes(row.memory_resolution)}"
-    return units.count_bytes(row.memory)
-
-
-def _status(row: Row) -> Text:
-    codes = row.cautions
-    mark = " !!" if PREEMPTED in codes else " !" if codes else ""
-    style = {" !!": "bold red", " !": DOUBTFUL if row.status == "ok" else STYLES[row.status]}
-    return Text(row.status + mark, style=style.get(mark, STYLES[row.status]))
-
-
 # Remarks below a table.
 
 RowNamer = Callable[[Sequence[Row]], str]
@@ -166,18 +156,31 @@ _NAIVE = "tvm"
 
 def print_remarks(found: Sequence[Row], console: Console) -> None:
     """Print all remarks below a table with a row for each task."""
-    _print_checks(found, console)
+    scaled = sum(row.verified == "scaled" for row in found)
+    if scaled:
+        console.print(
+            Text(f"{count_noun(scaled, 'case')} of {len(found)} verified at a smaller size: too large in full")
+        )
+    checks = [row.record.verification for row in found if row.verified == "none"]
+    for why, count in Counter(check.note for check in checks if check).items():
+        console.print(Text(f"{count_noun(count, 'case')} of {len(found)} not verified: {why}"))
     _print_reasons(found, console)
-    _print_profiles(found, console)
+    profiles = [profile for row in found for record in row.records for profile in record.profiles]
+    for name in dict.fromkeys(profile.profiler for profile in profiles):  # their content is in the JSON
+        files = list(dict.fromkeys(profile.file for profile in profiles if profile.profiler == name))
+        more = f" and {count_noun(len(files) - 1, 'more file')}" if len(files) > 1 else ""
+        cases = sum(any(p.profiler == name for record in row.records for p in record.profiles) for row in found)
+        console.print(Text(f"{name} profile of {count_noun(cases, 'case')}: {files[0]}{more}"), soft_wrap=True)
     print_communication(found, console)
     print_doubts(found, console)
 
 
 def print_communication(found: Sequence[Row], console: Console) -> None:
     """Print what several rows tell together: pairs of ranks, overlaps, and fits of latency and bandwidth over sizes."""
-    print_pairs(found, console)
-    print_overlaps(found, console)
-    print_fits(found, console)
+    if any(row.traffic is not None or row.overlap for row in found):
+        print_pairs(found, console)
+        print_overlaps(found, console)
+        print_fits(found, console)
 
 
 def name_rows(found: Sequence[Row]) -> str:
@@ -188,8 +191,9 @@ def name_rows(found: Sequence[Row]) -> str:
 
 def print_doubts(found: Sequence[Row], console: Console, name: RowNamer = name_rows) -> None:
     _print_cautions(found, console, name)
-    print_stragglers(found, console, name)
-    print_above_link(found, console, name)
+    if any("ranks" in row.params for row in found):
+        print_stragglers(found, console, name)
+        print_above_link(found, console, name)
     # A reader could take the time of a default schedule for what the chip can do.
     ran = list(dict.fromkeys(row.backend for row in found if row.timings))
     if ran and all(name.startswith(_NAIVE) for name in ran):
@@ -202,17 +206,6 @@ def reasons_of(row: Row) -> list[str]:
     """Return the reasons why a row has no number, or not all requested numbers."""
     notes = [note if note.startswith((NO_PROFILE, PARTLY)) else f"not measured: {note}" for note in row.notes]
     return [f"{row.status}: {row.reason}", *notes] if row.reason else notes
-
-
-def _print_checks(found: Sequence[Row], console: Console) -> None:
-    scaled = sum(row.verified == "scaled" for row in found)
-    if scaled:
-        console.print(
-            Text(f"{count_noun(scaled, 'case')} of {len(found)} verified at a smaller size: too large in full")
-        )
-    checks = [row.record.verification for row in found if row.verified == "none"]
-    for why, count in Counter(check.note for check in checks if check).items():
-        console.print(Text(f"{count_noun(count, 'case')} of {len(found)} not verified: {why}"))
 
 
 def _print_reasons(found: Sequence[Row], console: Console) -> None:
@@ -229,16 +222,6 @@ def _print_reasons(found: Sequence[Row], console: Console) -> None:
         on = f" on {', '.join(dict.fromkeys(row.backend for row in affected))}" if several else ""
         style = STYLES.get(reason.partition(":")[0], "")
         console.print(Text(f"{name_rows(affected)}{on}: {reason}", style=style), soft_wrap=True)
-
-
-def _print_profiles(found: Sequence[Row], console: Console) -> None:
-    """Print the files of profiles; their content is in the JSON."""
-    profiles = [profile for row in found for record in row.records for profile in record.profiles]
-    for name in dict.fromkeys(profile.profiler for profile in profiles):
-        files = list(dict.fromkeys(profile.file for profile in profiles if profile.profiler == name))
-        more = f" and {count_noun(len(files) - 1, 'more file')}" if len(files) > 1 else ""
-        cases = sum(any(p.profiler == name for record in row.records for p in record.profiles) for row in found)
-        console.print(Text(f"{name} profile of {count_noun(cases, 'case')}: {files[0]}{more}"), soft_wrap=True)
 
 
 def _print_cautions(found: Sequence[Row], console: Console, name: RowNamer) -> None:

@@ -140,16 +140,14 @@ def align_columns(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
 
 def aligned_cells(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> list[Sequence[str]]:
     """Return the cells of the lines, padded to the width of their columns."""
-    columns = [_pad(*column) for column in zip(zip(*lines, strict=True), right, strict=True)]
+    columns = []
+    for column, to_the_right in zip(zip(*lines, strict=True), right, strict=True):
+        widths = list(map(_width, column))
+        most = max(widths)
+        blanks = (" " * (most - width) for width in widths)
+        cells = zip(blanks, column, strict=True)
+        columns.append([blank + cell if to_the_right else cell + blank for blank, cell in cells])
     return list(zip(*columns, strict=True))
-
-
-def _pad(column: Sequence[str], to_the_right: bool) -> list[str]:
-    widths = list(map(_width, column))
-    most = max(widths)
-    blanks = (" " * (most - width) for width in widths)
-    cells = zip(blanks, column, strict=True)
-    return [blank + cell if to_the_right else cell + blank for blank, cell in cells]
 
 
 def widths_of(lines: Sequence[Sequence[str]]) -> list[int]:

@@ -139,6 +139,7 @@ class ConditionsMonitor:
     """Watches the conditions of measurements over the life of a worker. `begin` and `end` enclose one measurement."""
 
     def __init__(self, sensors: Sensors | None) -> None:
+        self.has_sensors = sensors is not None
         self._sensors = sensors
         self._highest: float | None = None
         self._readings: list[SensorReading] = []
@@ -152,7 +153,7 @@ class ConditionsMonitor:
 
     def look(self, taken: int) -> None:
         """Read the sensors after some samples, unless that would be too soon after the last time."""
-        if self._sensors and time.perf_counter() - self._last >= _BETWEEN_LOOKS:
+        if time.perf_counter() - self._last >= _BETWEEN_LOOKS:
             self._look(taken)
 
     def end(self, taken: int) -> Conditions:
@@ -214,7 +215,10 @@ class ResidentPages:
         self.source = "resident pages" if self._resettable else "resident pages, sampled"
 
     def start(self) -> int:
-        _give_back_freed()
+        # Freed pages go back to the system first: those that the C library keeps would hide the next task's use.
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+        if trim:
+            trim(0)
         if not self._resettable:
             return _resident()
         _CLEAR.write_text(_RESET_PEAK)
@@ -233,11 +237,3 @@ def _kernel_count(key: str) -> int:
         if line.startswith(key):
             return int(line.split()[1]) * 1024
     raise OSError(f"{_STATUS} has no {key}")
-
-
-def _give_back_freed() -> None:
-    """Return freed pages to the system: pages that the C library keeps would hide the next task's use."""
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-    trim = getattr(libc, "malloc_trim", None)
-    if trim:
-        trim(0)

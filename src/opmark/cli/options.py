@@ -169,7 +169,7 @@ def _reference_row(found: OptionField) -> str:
     named = ", ".join(found.option.flags or (found.flag,))
     flags = "OPERATOR ..." if found.name == "ops" else found.option.argument or named
     in_help = re.search(r" ?\[default: (.*)\]", found.option.help)
-    default = in_help[1] if in_help else "" if found.default in (None, "", ()) else str(found.default)
+    default = in_help[1] if in_help else "" if found.default in (None, "", (), MISSING) else str(found.default)
     meaning = found.option.help.replace(in_help[0], "") if in_help else found.option.help
     return "| " + " | ".join(
         text.replace("|", "\\|") for text in (f"`{flags}`", f"`{found.name}`", default, found.option.range, meaning)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from judged import FOLDER, bench_for, order_for, run_turn
+
+from opmark.runner.judge import JudgeLimits, judge_candidate
+from opmark.worker.judge.main import TrialBench
+from opmark.worker.judge.process import Refused
 
 torch = pytest.importorskip("torch")
-if not torch.cuda.is_available():
-    pytest.skip("there is no GPU", allow_module_level=True)
-sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
-
-from judged import FOLDER, bench_for, order_for, run_turn  # noqa: E402
-
-from opmark.runner.judge import JudgeLimits, judge_candidate  # noqa: E402
-from opmark.worker.judge.main import TrialBench  # noqa: E402
-from opmark.worker.judge.process import Refused  # noqa: E402
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 FILE = FOLDER / "cuda_cheats.py"
 PAUSE = 0.02

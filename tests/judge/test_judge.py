@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +79,30 @@ def test_a_file_as_the_baseline() -> None:
     )  # fmt: skip
     assert found.verdict == "faster"
     assert found.accepted
+
+
+def test_the_inputs_of_a_refused_call_can_be_drawn_again() -> None:
+    from opmark.plugin import draw_values
+    from opmark.plugin.registry import operator
+
+    found = opmark.judge(
+        f"{CHEATS}:makes_inputs_fit", like="softmax", params={"shape": [4, 16]}, backend="numpy-cpu", effort="quick"
+    )
+    spec = operator("softmax").inputs(found.params)["x"]
+    expected = operator("softmax").reference(found.params, draw_values(spec, found.seeds["x"], block=spec.elements))
+    found_at = re.search(r"worst at \[(\d+), (\d+)\]: .*, expected ([\d.e-]+),", found.reason)
+    assert found_at is not None
+    row, column, value = found_at.groups()
+    assert float(value) == pytest.approx(expected[int(row), int(column)], rel=1e-4)
+
+
+def test_modules_beside_a_candidate_are_not_the_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("numpy", "msgspec", "psutil", "opmark"):
+        (tmp_path / f"{module}.py").write_text("raise SystemExit('this is not a part of the judge')\n")
+    (tmp_path / "kernels.py").write_text("def zeros(x):\n    return 0 * x\n")
+    monkeypatch.chdir(tmp_path)
+    found = opmark.judge("kernels.py:zeros", like="softmax", params={"shape": [4, 16]}, backend="numpy-cpu")
+    assert found.refusal == "wrong"
 
 
 def test_a_baseline_that_is_wrong_is_no_verdict_about_the_candidate() -> None:

@@ -98,7 +98,7 @@ def judge_candidate(order: JudgeOrder, limits: JudgeLimits) -> Judgement:
     if refused:
         return Judgement(
             **common, accepted=False, correct=False, refusal=refused.refusal, reason=refused.reason,
-            checked=checked + refused.checked, trials=trials,
+            seeds=refused.seeds, checked=checked + refused.checked, trials=trials,
             max_abs_error=max(worst_abs, refused.max_abs_error), max_rel_error=max(worst_rel, refused.max_rel_error),
         )  # fmt: skip
     found = found or _compare(pairs, limits.margin, len(looks))
@@ -162,7 +162,8 @@ class _JudgeProcess:
         self._process = subprocess.Popen(
             [*worker_command(info, "opmark.worker.judge.main"), str(writing)],
             stdin=subprocess.PIPE, stdout=self._log, stderr=self._log, pass_fds=(writing,),
-            env=environ_for(info, order.threads), start_new_session=True,
+            env={**environ_for(info, order.threads), "PYTHONSAFEPATH": "1"}, start_new_session=True,
+            cwd="/",  # no module of the candidate's folder may be taken for one of the judge's
         )  # fmt: skip
         os.close(writing)
         self._lines: queue.Queue[bytes | None] = queue.Queue()

@@ -75,6 +75,8 @@ class CandidateRefused(Struct, frozen=True, tag=True):
     checked: int = 0
     max_abs_error: float = 0.0
     max_rel_error: float = 0.0
+    seeds: dict[str, int] = {}
+    """Seeds of the inputs of the call that it was refused for."""
 
 
 class JudgeFailed(Struct, frozen=True, tag=True):
@@ -101,6 +103,8 @@ class Judgement(Struct, frozen=True, kw_only=True):
     correct: bool
     refusal: Refusal = ""
     reason: str = ""
+    seeds: dict[str, int] = {}
+    """Of a candidate that was refused: the seed of each input of that call, to draw it again."""
     checked: int = 0
     """Timed calls whose outputs were compared with the reference, element by element."""
     trials: int = 0

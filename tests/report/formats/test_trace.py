@@ -67,9 +67,10 @@ def test_the_answer_fits_on_a_screen() -> None:
 def test_a_refusal_says_why_and_what_did_not_hold() -> None:
     from msgspec.structs import replace
 
-    lines = list(judgement_lines(replace(TAMPERED, missing=("it cannot open connections",))))
+    lines = list(judgement_lines(replace(TAMPERED, missing=("it cannot open connections",), seeds={"a": 5, "b": 6})))
     assert lines[2:] == [
         "refused: it changed its input `a`",
+        "inputs of that call: a from seed 5, b from seed 6",
         "",
         "not accepted: only what is correct is compared",
         "caution: this kernel does not see to it that it cannot open connections",

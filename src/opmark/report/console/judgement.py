@@ -24,6 +24,8 @@ def judgement_lines(found: Judgement) -> Iterator[str]:
     yield ""
     if found.refusal:
         yield f"{_REFUSALS[found.refusal]}: {found.reason}"
+        if found.seeds:
+            yield f"inputs of that call: {', '.join(f'{name} from seed {seed}' for name, seed in found.seeds.items())}"
     else:
         yield (
             f"correct: {found.checked} of {found.trials} timed calls were compared with the reference, each with "

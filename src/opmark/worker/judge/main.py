@@ -48,6 +48,7 @@ from opmark.worker.process_setup import die_with_parent
 
 _SET_DUMPABLE, _SET_CHILD_SUBREAPER = 4, 36
 _PAGE = 4096
+_SEED_BITS = 63
 _MOST_TRIALS = 500
 _WARM_UP = 3
 _LONGEST_TURN = 20.0
@@ -64,9 +65,6 @@ _OUTPUT_ROOM = 4
 
 def main(pipe: int) -> None:
     die_with_parent()
-    libc = ctypes.CDLL(None)
-    libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # no process of the same user may read the memory of this one
-    libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # processes that a candidate abandons come here, where they are ended
     os.set_inheritable(pipe, False)
     with os.fdopen(pipe, "wb", buffering=0) as out:
 
@@ -76,11 +74,19 @@ def main(pipe: int) -> None:
         order = msgspec.json.decode(sys.stdin.buffer.readline(), type=JudgeOrder)
         try:
             bench = TrialBench(order)
+            _guard_itself()
             send(JudgeHello(bench.facts))
             for pair, _ in enumerate(sys.stdin.buffer):
                 send(bench.judge_pair(pair))
         except (TaskError, UserError) as error:
             send(JudgeFailed(error.message))
+
+
+def _guard_itself() -> None:
+    """Keep this process from others of the same user, and adopt what a candidate abandons."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)
+    libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 class TrialBench:
@@ -127,7 +133,7 @@ class TrialBench:
                         raise TaskError(f"the baseline cannot be measured: {refused.reason}") from None
                     return CandidateRefused(
                         refused.refusal, refused.reason, processes[1].guards, turns[1].checked, turns[1].max_abs,
-                        turns[1].max_rel,
+                        turns[1].max_rel, turns[1].seeds,
                     )  # fmt: skip
                 processes[side].close()
         finally:
@@ -187,6 +193,8 @@ class TurnRunner:
         self._trusted = trusted
         self._calls: list[float] = []
         self._empty: list[float] = []
+        self.seeds: dict[str, int] = {}
+        """Seeds of the inputs of the last call."""
         self.checked = 0
         self.max_abs = self.max_rel = self._excess = 0.0
         self._check_time = 0.0
@@ -194,7 +202,7 @@ class TurnRunner:
     def run(self) -> None:
         bench, order, process = self._bench, self._bench.order, self._process
         for place in bench.inputs:
-            bench.arena.draw(place, bench.specs[place.name], secrets.randbits(63))
+            bench.arena.draw(place, bench.specs[place.name], secrets.randbits(_SEED_BITS))
         described = process.load(order.load_timeout)
         if self._trusted and not bench.outputs:
             bench.place_outputs(described)
@@ -235,8 +243,9 @@ class TurnRunner:
     def _trial(self, *, check: bool) -> None:
         bench, process = self._bench, self._process
         arena, outputs = bench.arena, bench.outputs
+        self.seeds = {place.name: secrets.randbits(_SEED_BITS) for place in bench.inputs}
         copies = {
-            place.name: arena.draw(place, bench.specs[place.name], secrets.randbits(63)) for place in bench.inputs
+            place.name: arena.draw(place, bench.specs[place.name], self.seeds[place.name]) for place in bench.inputs
         }
         for place in outputs:
             arena.poison(place)

@@ -255,9 +255,9 @@ class StartGate:
 
 
 def _import_path() -> list[str]:
-    """Folders that a fresh interpreter does not look in by itself: where opmark is, and what this one was given."""
-    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return list(dict.fromkeys([str(Path(__file__).parents[3]), *filter(None, given)]))
+    """Folders that modules are imported from: those of this process, opmark's own first, without the current one."""
+    home, here = str(Path(__file__).parents[3]), str(Path.cwd())
+    return list(dict.fromkeys([home, *(folder for folder in sys.path if folder not in ("", here))]))
 
 
 def _end(processes: Sequence[psutil.Process]) -> None:

@@ -27,7 +27,7 @@ from opmark.schema.history import Histories, History, HistoryPoint, LevelChange,
 from opmark.schema.machine import NoiseFloor
 from opmark.schema.measurement import PREEMPTED, Cache
 from opmark.schema.record import COUNTED, Figure, SeriesKey
-from opmark.stats import log_interval
+from opmark.stats import geometric_mean, log_interval
 from opmark.stats.change_point import MARGIN, SHORTEST, Change, change_points, early_warning
 from opmark.store.protocol import Store
 from opmark.store.runs import noise_of
@@ -408,7 +408,7 @@ def _value(run: RunAt, figures: Sequence[Figure]) -> RunValue:
     medians = tuple(figure.median for figure in figures if figure.median is not None)
     if len(medians) == 1:
         return RunValue(HistoryPoint(run, medians[0], 1, figures[-1].environment), medians)
-    centre, interval = math.exp(sum(map(math.log, medians)) / len(medians)), log_interval(medians)
+    centre, interval = geometric_mean(medians), log_interval(medians)
     return RunValue(
         HistoryPoint(run, centre, len(medians), figures[-1].environment, interval.low, interval.high), medians
     )

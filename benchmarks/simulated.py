@@ -176,6 +176,47 @@ def compare_single(
     return every[:loud], every[loud:]
 
 
+class Machine(NamedTuple):
+    """Noise that outlives a session: runs follow each other, in so many processes each."""
+
+    spread: float = 0.005
+    """Standard deviation between processes."""
+    sessions: float = 0.0
+    """Standard deviation between sessions."""
+    apart: float = 0.0
+    """Share by which the slower of two states of the machine is slower."""
+    lasting: float = 10.0
+    """Processes that a state lasts, on average."""
+
+    def runs(self, draw: np.random.Generator, count: int, processes: int) -> Values:
+        """Return the medians by run and process."""
+        moves = draw.random(count * processes) < 1 / self.lasting
+        state = (np.cumsum(moves) + draw.integers(2)) % 2
+        noise = draw.normal(0, self.spread, (count, processes)) + draw.normal(0, self.sessions, (count, 1))
+        return np.asarray(_TRUTH * np.exp(noise + np.log1p(self.apart) * state.reshape(count, processes)))
+
+
+def compare_sessions(
+    machine: Machine, draw: np.random.Generator, past: int, processes: int = 5, effect: float = 0.0, **how: float
+) -> Verdict:
+    """Return the verdict on the last two runs of a store that has so many older ones, as `opmark compare` gives it."""
+    store, environment = MemoryStore(), Environment.of({"cpu": "simulated", "backend": "null", "threads": 1})
+    store.add_environment(environment)
+    case = Case.of("op", {"shape": [1]}, "forward")
+    for night, medians in enumerate(machine.runs(draw, past + 2, processes)):
+        slower = 1 + effect if night == past + 1 else 1.0
+        store.begin(Run(f"run {night}", f"2030-01-{night + 1:02}", "plan", processes, revision="one"))
+        records = []
+        for process, median in enumerate((slower * medians).tolist()):
+            settings = Settings(1, "quick", EFFORTS["quick"], process=process)
+            found = (Measurement("latency", "warm", "virtual", [median], 1, 0.0, 1, 0.0, "count"),)
+            records.append(Record(Task(case, "null", "null", settings), "ok", "", found, environment=environment.id))
+        store.extend(f"run {night}", records)
+    b, a = (side_of(store, run) for run in store.runs()[:2])
+    (pair,) = compare(a, b, {}, **how).pairs  # type: ignore[arg-type]
+    return pair.verdict
+
+
 def compare_pooled(
     session: Session, draw: np.random.Generator, processes: int = 10, iterations: int = 50
 ) -> SessionResult:

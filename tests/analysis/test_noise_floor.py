@@ -145,8 +145,8 @@ def test_an_empty_store_knows_nothing() -> None:
 
 
 def test_a_short_past_may_have_missed_the_other_state_of_a_case() -> None:
-    assert NoiseEstimate({UNKNOWN: 0.001}, {3: 0.02}).floor_for(UNKNOWN, 1e-3) == 0.02
-    assert NoiseEstimate({UNKNOWN: 0.05}, {3: 0.02}).floor_for(UNKNOWN, 1e-3) == 0.05
+    assert NoiseEstimate({UNKNOWN: 0.001}, {("latency", "warm", 3): 0.02}).floor_for(UNKNOWN, 1e-3) == 0.02
+    assert NoiseEstimate({UNKNOWN: 0.05}, {("latency", "warm", 3): 0.02}).floor_for(UNKNOWN, 1e-3) == 0.05
 
 
 def test_a_spread_counts_squares_so_that_a_state_of_few_processes_is_not_lost() -> None:

@@ -228,8 +228,12 @@ def _follow_cases(
 def _floor(line: MachineSeries, noise: NoiseFloor | None) -> float:
     """Return the noise floor that `doctor --aa` measured, else the spread of processes in the newest runs of this
     series, else 0."""
-    if noise and line.series.quantity in QUANTITIES and QUANTITIES[line.series.quantity].unit == "s":
-        return noise.floor_for(median([value.point.value for value in line.values]))
+    series = line.series
+    if noise and series.quantity in QUANTITIES and QUANTITIES[series.quantity].unit == "s":
+        centre = median([value.point.value for value in line.values])
+        measured = noise.floor_for(centre, series.quantity, series.cache or "")
+        if measured is not None:
+            return measured
     known = [one for value in line.values[-RUNS:] for one in deviations(value.medians)]
     return spread(known) if len(known) >= LEAST else 0.0
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from opmark.stats.summary import exp
 
-# Samples beside the median from which a correlation is estimated, the largest that is assumed, and the least that counts.
+# Samples beside the median from which on a correlation is estimated, its largest value, and the least that counts.
 _FEWEST_SIDES = 8
 _MOST_CARRIED = 0.95
 _LEAST_CARRIED = 1e-3
@@ -27,8 +27,8 @@ class Interval(NamedTuple):
 def median_interval(values: Sequence[float], confidence: float = 0.95, inflation: float = 1.0) -> Interval:
     """Return the narrowest symmetric pair of order statistics that covers the median with at least `confidence`.
 
-    Fewer than 6 samples have no such pair; then it is the whole range, with a lower coverage. `inflation` is by how much
-    autocorrelation inflates the variance of the median (`median_inflation`): 1 if samples are independent.
+    Fewer than 6 samples have no such pair; then it is the whole range, with a lower coverage. `inflation` says how
+    much autocorrelation inflates the variance of the median (`median_inflation`): 1 for independent samples.
     """
     ordered = sorted(values)
     rank, coverage = _rank(len(ordered), confidence)

@@ -192,7 +192,7 @@ def coverage_at(carried: float, count: int, repeats: int, *, corrected: bool = T
 @pytest.mark.parametrize("carried", [0.0, 0.3, 0.6])
 @pytest.mark.parametrize(("count", "repeats"), [(50, 2000), (100, 2000), (400, 1000)])
 def test_the_interval_covers_the_median_of_correlated_samples(carried: float, count: int, repeats: int) -> None:
-    """93 to 97 of a hundred are promised; order statistics of 50 independent samples cover 96.7 without a correction."""
+    """93 to 97 of a hundred are promised; of 50 independent samples, order statistics alone cover 96.7."""
     assert 0.925 <= coverage_at(carried, count, repeats) <= 0.98
 
 

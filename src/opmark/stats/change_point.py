@@ -45,6 +45,8 @@ _MOVES = 3
 # How much higher than any other move of the series a step has to be, and over how many nights moves are taken at most.
 _PROMINENT = 1.5
 _WIDEST = 10
+# Share of a step from which on a move away from its level ends the time that the level has lasted.
+_EXCURSION = 2 / 3
 # Values that a drift takes.
 _LEAST_DRIFT = 20
 # Standard errors below this come from rounding: the values are equal.
@@ -232,15 +234,15 @@ def _step(at: int, before: Values, after: Values, carried: float) -> _Step:
 
 
 def _lasts(step: _Step, stretches: Sequence[Values]) -> bool:
-    """Return whether one of the two levels of a step has lasted, anywhere in the series, without an excursion of half
-    the step. `stretches` are those of the first fit."""
+    """Return whether one of the two levels of a step has lasted, anywhere in the series, without an excursion nearly
+    as far as the step. `stretches` are those of the first fit."""
     if abs(step.height) >= math.log1p(LARGE):
         return True
     longest = 0
     for level in (step.before.mean(), step.after.mean()):
         lasted = 0
         for stretch in stretches:
-            lasted = lasted + len(stretch) if abs(stretch.mean() - level) < abs(step.height) / 2 else 0
+            lasted = lasted + len(stretch) if abs(stretch.mean() - level) < _EXCURSION * abs(step.height) else 0
             longest = max(longest, lasted)
     return longest >= LASTING
 

@@ -27,7 +27,7 @@ MARGIN = 0.02
 FLOORS = 3
 """Steps up to this many noise floors are no change either."""
 
-LASTING = 30
+LASTING = 60
 """Nights that one of the two levels of a step has to have lasted, so that it is not one of the states in which the
 machine stays for some nights."""
 LARGE = 0.10
@@ -42,9 +42,9 @@ _MAX_AUTOCORRELATION = 0.9
 _WANDERS = 0.7
 # Least number of moves between two levels that makes them states.
 _MOVES = 3
-# How much higher than any other move of the series a step has to be, and over how many nights moves are taken at most.
+# How much higher than any other move of the series a step has to be, and over how many nights moves are taken.
 _PROMINENT = 1.5
-_WIDEST = 10
+_MOVES_OVER = (10, 20)
 # Share of a step from which on a move away from its level ends the time that the level has lasted.
 _EXCURSION = 2 / 3
 # Values that a drift takes.
@@ -119,10 +119,11 @@ def describe_series(values: Sequence[float], floor: float = 0.0, margin: float =
     logs = every[kept]
     least = math.log1p(max(margin, FLOORS * floor))
     places = segment(logs, shortest, _LEVEL_PENALTY * math.log(len(logs)) * deviation(logs) ** 2)
-    fine = [logs[begin:end] for begin, end in pairwise([0, *places, len(logs)])]
-    states = _find_states(fine, least)
+    bounds = [0, *places, len(logs)]
+    states = _find_states([logs[begin:end] for begin, end in pairwise(bounds)], least)
     if states:
         return SeriesShape([], states=states)
+    stays = _list_stays(every, kept, bounds)
     while places:
         places = _refine(logs, shortest, places)
         stretches = [logs[begin:end] for begin, end in pairwise([0, *places, len(logs)])]
@@ -134,7 +135,7 @@ def describe_series(values: Sequence[float], floor: float = 0.0, margin: float =
             if change is None:
                 places = [place for place in places if place != step.at]
                 break
-            changes.append(change._replace(settled=_lasts(step, fine) and _stands_out(step)))
+            changes.append(change._replace(settled=_lasts(step, stays) and _stands_out(step)))
         else:
             if carried >= _WANDERS:
                 break
@@ -233,35 +234,64 @@ def _step(at: int, before: Values, after: Values, carried: float) -> _Step:
     return _Step(at, before, after, float(after.mean() - before.mean()), error, freedom)
 
 
-def _lasts(step: _Step, stretches: Sequence[Values]) -> bool:
-    """Return whether one of the two levels of a step has lasted, anywhere in the series, without an excursion nearly
-    as far as the step. `stretches` are those of the first fit."""
-    if abs(step.height) >= math.log1p(LARGE):
+class _Stay(NamedTuple):
+    """Nights that a series stayed near one value, by the first fit; or a night that was left out."""
+
+    mean: float
+    nights: int
+
+
+def _list_stays(every: Values, kept: NDArray[np.int_], bounds: Sequence[int]) -> list[_Stay]:
+    """Return the stretches between these bounds and the nights that were left out, in order of time."""
+    found: list[tuple[int, _Stay]] = []
+    for begin, end in pairwise(bounds):
+        inside, start = kept[begin:end], begin
+        # A night that was left out divides a stretch, so that it can end the time that a level has lasted.
+        for place in range(begin + 1, end + 1):
+            if place == end or kept[place] != kept[place - 1] + 1:
+                found.append((int(kept[start]), _Stay(float(every[inside].mean()), place - start)))
+                start = place
+    left = set(range(len(every))) - set(kept.tolist())
+    found += [(night, _Stay(float(every[night]), 1)) for night in left]
+    return [stay for _, stay in sorted(found)]
+
+
+def _lasts(step: _Step, stays: Sequence[_Stay]) -> bool:
+    """Return whether one of the two levels of a step has lasted, anywhere in the series, without an excursion nearly as
+    far as the step. A single night off is one only if it is near the other level."""
+    height = abs(step.height)
+    if height >= math.log1p(LARGE):
         return True
     longest = 0
-    for level in (step.before.mean(), step.after.mean()):
+    levels = float(step.before.mean()), float(step.after.mean())
+    for level, other in (levels, levels[::-1]):
         lasted = 0
-        for stretch in stretches:
-            lasted = lasted + len(stretch) if abs(stretch.mean() - level) < _EXCURSION * abs(step.height) else 0
+        for stay in stays:
+            if stay.nights >= SHORTEST or abs(stay.mean - level) < _EXCURSION * height:
+                lasted = lasted + stay.nights if abs(stay.mean - level) < _EXCURSION * height else 0
+            elif abs(stay.mean - other) < (1 - _EXCURSION) * height:
+                lasted = 0
             longest = max(longest, lasted)
     return longest >= LASTING
 
 
 def _stands_out(step: _Step) -> bool:
     """Return whether a step is higher than any other move of the stretches beside it, by a factor: a series that
-    wanders moves as far elsewhere. A move is the difference of two neighbouring means over as many nights as the
-    shorter stretch has, and not too many."""
+    wanders moves as far elsewhere. A move is the difference of two neighbouring means over so many nights, or over as
+    many as the shorter stretch has."""
     import numpy as np
 
-    width = min(len(step.before), len(step.after), _WIDEST)
-    moves = [0.0]
-    for stretch in (step.before, step.after):
-        if len(stretch) >= 2 * width:
-            sums = np.concatenate([[0.0], np.cumsum(stretch - stretch.mean())])
-            means = (sums[width:] - sums[:-width]) / width
-            moves.append(float(np.max(np.abs(means[width:] - means[:-width]))))
-    here = abs(float(step.after[:width].mean() - step.before[-width:].mean()))
-    return here >= _PROMINENT * max(moves)
+    for nights in _MOVES_OVER:
+        width = min(len(step.before), len(step.after), nights)
+        farthest = 0.0
+        for stretch in (step.before, step.after):
+            if len(stretch) >= 2 * width:
+                sums = np.concatenate([[0.0], np.cumsum(stretch - stretch.mean())])
+                means = (sums[width:] - sums[:-width]) / width
+                farthest = max(farthest, float(np.max(np.abs(means[width:] - means[:-width]))))
+        if abs(float(step.after[:width].mean() - step.before[-width:].mean())) < _PROMINENT * farthest:
+            return False
+    return True
 
 
 def _test_step(step: _Step, carried: float, looks: int) -> Change | None:
@@ -308,11 +338,12 @@ def _inflation(count: int, carried: float) -> float:
 
 
 def early_warning(values: Sequence[float], floor: float = 0.0, margin: float = MARGIN) -> bool:
-    """Return whether both newest values stand out on the same side; a change point would need more values."""
+    """Return whether both newest values stand out on the same side; a change point would need more values. A series
+    of two states has no level to stand out from."""
     older = list(values[:-_NEWEST])
-    changes = change_points(older, floor, margin) if older else []
-    level = [math.log(value) for value in older[changes[-1].at if changes else 0 :][-_LEVEL:]]
-    if len(level) < _LEAST_LEVEL:
+    shape = describe_series(older, floor, margin)
+    level = [math.log(value) for value in older[shape.changes[-1].at if shape.changes else 0 :][-_LEVEL:]]
+    if len(level) < _LEAST_LEVEL or shape.states:
         return False
     centre = median(level)
     reach = max(_STANDS_OUT * robust_deviation(level), math.log1p(max(margin, FLOORS * floor)))

@@ -16,7 +16,7 @@ from opmark.analysis.comparison import ComparedSide, compare, side_of
 from opmark.schema import EFFORTS, Case, Environment, Measurement, Record, Run, Settings, Task
 from opmark.schema.comparison import Verdict
 from opmark.schema.record import Figure
-from opmark.stats.change_point import change_points
+from opmark.stats import change_point
 from opmark.stats.verdict import ALPHA, STAGES, rank_sum_p
 from opmark.store.memory import MemoryStore
 
@@ -304,6 +304,8 @@ def first_alarm(values: Sequence[float], every: int = 1, since: int = 6) -> int 
     """Return the first night on which `opmark history` lists a change, looked at every so many nights; None if on
     none."""
     for night in range(since, len(values) + 1, every):
-        if any(change.settled for change in change_points(values[:night])):
+        # Before a level can have lasted, only a large step is listed.
+        early = night <= change_point.LASTING and max(values[:night]) < (1 + change_point.LARGE) * min(values[:night])
+        if not early and any(change.settled for change in change_point.change_points(values[:night])):
             return night
     return None

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opmark.stats.change_point import (
+    BOTH_LASTING,
     LARGE,
     LASTING,
     SHORTEST,
@@ -202,6 +203,13 @@ def test_a_small_step_is_settled_once_a_level_has_lasted() -> None:
     young, old = (series(1, {at: 0.05}, at + 10, noise=0.005) for at in (LASTING - 20, LASTING + 5))
     assert [(change.at, change.settled) for change in change_points(young)] == [(LASTING - 20, False)]
     assert [(change.at, change.settled) for change in change_points(old)] == [(LASTING + 5, True)]
+
+
+def test_so_it_is_once_both_levels_together_have_lasted() -> None:
+    half = BOTH_LASTING // 2
+    for count, settled in ((BOTH_LASTING - 5, False), (BOTH_LASTING, True)):
+        values = series(1, {half: 0.05}, count, noise=0.005)
+        assert [(change.at, change.settled) for change in change_points(values)] == [(half, settled)]
 
 
 def test_a_large_step_is_settled_at_once() -> None:

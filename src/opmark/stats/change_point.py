@@ -30,6 +30,8 @@ FLOORS = 3
 LASTING = 60
 """Nights that one of the two levels of a step has to have lasted, so that it is not one of the states in which the
 machine stays for some nights."""
+BOTH_LASTING = 80
+"""The same for both levels together."""
 LARGE = 0.10
 """Steps from here on need no such level: states are not as far apart."""
 
@@ -257,22 +259,22 @@ def _list_stays(every: Values, kept: NDArray[np.int_], bounds: Sequence[int]) ->
 
 
 def _lasts(step: _Step, stays: Sequence[_Stay]) -> bool:
-    """Return whether one of the two levels of a step has lasted, anywhere in the series, without an excursion nearly as
-    far as the step. A single night off is one only if it is near the other level."""
+    """Return whether one of the two levels of a step has lasted, or both together, anywhere in the series, without an
+    excursion nearly as far as the step. A single night off is one only if it is near the other level."""
     height = abs(step.height)
     if height >= math.log1p(LARGE):
         return True
-    longest = 0
+    longest = [0, 0]
     levels = float(step.before.mean()), float(step.after.mean())
-    for level, other in (levels, levels[::-1]):
+    for side, (level, other) in enumerate((levels, levels[::-1])):
         lasted = 0
         for stay in stays:
             if stay.nights >= SHORTEST or abs(stay.mean - level) < _EXCURSION * height:
                 lasted = lasted + stay.nights if abs(stay.mean - level) < _EXCURSION * height else 0
             elif abs(stay.mean - other) < (1 - _EXCURSION) * height:
                 lasted = 0
-            longest = max(longest, lasted)
-    return longest >= LASTING
+            longest[side] = max(longest[side], lasted)
+    return max(longest) >= LASTING or sum(longest) >= BOTH_LASTING
 
 
 def _stands_out(step: _Step) -> bool:

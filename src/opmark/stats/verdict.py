@@ -129,16 +129,16 @@ def compare_groups(
     sides = [_moments([math.log(value) for value in values]) for values in (a, b)]
     centre = sides[1][0] - sides[0][0]
     shares: list[tuple[float, float]] = []  # (share of the variance of the difference, degrees of freedom)
-    by_floor = 0.0
+    by_floor: list[float] = []
     for values, (_, variance) in zip((a, b), sides, strict=True):
         if len(values) < FEWEST and floor > 0:
-            by_floor += max(variance or 0.0, math.log1p(floor) ** 2) / len(values)
+            by_floor.append(max(variance or 0.0, math.log1p(floor) ** 2) / len(values))
         elif variance is not None:
             shares.append((variance / len(values), len(values) - 1))
         else:
             return _undecided(centre)
     if by_floor:  # one estimate for both sides
-        shares.append((by_floor, _FLOOR_FREEDOM))
+        shares.append((sum(by_floor), _FLOOR_FREEDOM))
     if sessions:
         shares.append((2 * math.log1p(sessions.deviation) ** 2, sessions.freedom))
     total = sum(share for share, _ in shares)

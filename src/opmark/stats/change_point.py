@@ -44,8 +44,10 @@ _MAX_AUTOCORRELATION = 0.9
 _WANDERS = 0.7
 # Least number of moves between two levels that makes them states.
 _MOVES = 3
-# How much higher than any other move of the series a step has to be, and over how many nights moves are taken.
+# How much higher than any other move of the series a step has to be, also where no level has lasted by itself, and over
+# how many nights moves are taken.
 _PROMINENT = 1.5
+_MORE_PROMINENT = 2.0
 _MOVES_OVER = (10, 20)
 # Share of a step from which on a move away from its level ends the time that the level has lasted.
 _EXCURSION = 2 / 3
@@ -137,7 +139,7 @@ def describe_series(values: Sequence[float], floor: float = 0.0, margin: float =
             if change is None:
                 places = [place for place in places if place != step.at]
                 break
-            changes.append(change._replace(settled=_lasts(step, stays) and _stands_out(step)))
+            changes.append(change._replace(settled=_is_settled(step, stays)))
         else:
             if carried >= _WANDERS:
                 break
@@ -258,12 +260,13 @@ def _list_stays(every: Values, kept: NDArray[np.int_], bounds: Sequence[int]) ->
     return [stay for _, stay in sorted(found)]
 
 
-def _lasts(step: _Step, stays: Sequence[_Stay]) -> bool:
-    """Return whether one of the two levels of a step has lasted, or both together, anywhere in the series, without an
-    excursion nearly as far as the step. A single night off is one only if it is near the other level."""
+def _is_settled(step: _Step, stays: Sequence[_Stay]) -> bool:
+    """Return whether one of the two levels of a step has lasted, or both together, anywhere in the series, and the step
+    stands out. A level lasts until an excursion nearly as far as the step; a single night off is one only if it is near
+    the other level."""
     height = abs(step.height)
     if height >= math.log1p(LARGE):
-        return True
+        return _stands_out(step, _PROMINENT)
     longest = [0, 0]
     levels = float(step.before.mean()), float(step.after.mean())
     for side, (level, other) in enumerate((levels, levels[::-1])):
@@ -274,10 +277,12 @@ def _lasts(step: _Step, stays: Sequence[_Stay]) -> bool:
             elif abs(stay.mean - other) < (1 - _EXCURSION) * height:
                 lasted = 0
             longest[side] = max(longest[side], lasted)
-    return max(longest) >= LASTING or sum(longest) >= BOTH_LASTING
+    if max(longest) >= LASTING:
+        return _stands_out(step, _PROMINENT)
+    return sum(longest) >= BOTH_LASTING and _stands_out(step, _MORE_PROMINENT)
 
 
-def _stands_out(step: _Step) -> bool:
+def _stands_out(step: _Step, factor: float) -> bool:
     """Return whether a step is higher than any other move of the stretches beside it, by a factor: a series that
     wanders moves as far elsewhere. A move is the difference of two neighbouring means over so many nights, or over as
     many as the shorter stretch has."""
@@ -291,7 +296,7 @@ def _stands_out(step: _Step) -> bool:
                 sums = np.concatenate([[0.0], np.cumsum(stretch - stretch.mean())])
                 means = (sums[width:] - sums[:-width]) / width
                 farthest = max(farthest, float(np.max(np.abs(means[width:] - means[:-width]))))
-        if abs(float(step.after[:width].mean() - step.before[-width:].mean())) < _PROMINENT * farthest:
+        if abs(float(step.after[:width].mean() - step.before[-width:].mean())) < factor * farthest:
             return False
     return True
 

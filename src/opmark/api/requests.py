@@ -300,8 +300,8 @@ class CompareOptions(OptionSet):
     ] = MARGIN  # fmt: skip
     drift: Annotated[
         float | None,
-        Option("How far apart two sessions of the same code may be; 0 where clocks are locked. [default: estimated from "
-               "stored runs]", least=0, below=1, unit="a share", form="share", example="3%"),
+        Option("How far apart two sessions of the same code may be; 0 where clocks are locked. [default: estimated "
+               "from stored runs]", least=0, below=1, unit="a share", form="share", example="3%"),
     ] = None  # fmt: skip
     unlike: Annotated[bool, Option("Also where the machines are not alike.")] = False
     db: Annotated[PathLike | None, _DB] = None

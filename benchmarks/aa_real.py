@@ -74,6 +74,7 @@ def main() -> None:
     parser.add_argument("--backend", default="torch-cpu")
     parser.add_argument("--sessions", type=int, default=6)
     parser.add_argument("--processes", type=int, default=5)
+    parser.add_argument("--budget", type=float, default=300.0, help="seconds of `ab --same`")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         db = Path(folder) / "aa.db"
@@ -85,7 +86,9 @@ def main() -> None:
         led, naive, every = count_single_processes(db, labels, given.backend)
         body.append(["single processes, twice the noise floor", str(every), f"{naive / every:.1%}", ""])
         body.append(["single processes, `rank`", str(every), f"{led / every:.1%}", f"{1 - led / every:.0%}"])
-        counts = opmark.ab(list(OPS), size="small", backend=given.backend, same=True, verify=False, db=db).counts()
+        counts = opmark.ab(
+            list(OPS), size="small", backend=given.backend, same=True, verify=False, db=db, budget=given.budget
+        ).counts()
         false, every = sum(counts[word] for word in _DIFFERENT), sum(counts.values())
         body.append(["`ab --same`", str(every), f"{false / every:.1%}", f"{counts['undecided'] / every:.0%}"])
     print(table(["identical code", "comparisons", "called different", "undecided"], body))

@@ -333,10 +333,10 @@ class CompareOptions(OptionSet):
                form="share", example="3%"),
     ] = MARGIN  # fmt: skip
     drift: Annotated[
-        float,
-        Option("How far apart two sessions of the same code may be; 0 where clocks are locked.", least=0, below=1,
-               unit="a share", form="share", example="3%"),
-    ] = DRIFT  # fmt: skip
+        float | None,
+        Option("How far apart two sessions of the same code may be; 0 where clocks are locked. [default: estimated "
+               "from stored runs]", least=0, below=1, unit="a share", form="share", example="3%"),
+    ] = None  # fmt: skip
     unlike: Annotated[bool, Option("Also where the machines are not alike.")] = False
     db: Annotated[PathLike | None, _DB] = None
 

@@ -66,7 +66,7 @@ def _parameter(found: OptionField) -> inspect.Parameter:
     if found.form in _LISTS:
         kind, default = list[str] | None, None
     elif found.form == "share":
-        kind, default = str, f"{100 * default:g}%"
+        kind, default = (str | None, None) if default is None else (str, f"{100 * default:g}%")
     elif found.form == "path":
         kind = Path | None
     elif found.form == "yaml" or str in found.members:

@@ -137,10 +137,11 @@ def self_test(
     floors = [
         _floor(
             case,
-            [m for r in records if r.task.case == case and r.status in COUNTED and (m := r.measurement())],
+            [m for r in records if r.task.case == case and r.status in COUNTED and (m := r.measurement(*key))],
             labelings,
         )
         for case in cases
+        for key in dict.fromkeys((m.quantity, m.cache) for r in records if r.task.case == case for m in r.measurements)
     ]
     found = [floor for floor in floors if floor]
     if not found:
@@ -158,11 +159,13 @@ def _labelings(pairs: int) -> list[tuple[bool, ...]]:
 
 
 def _floor(case: Case, found: Sequence[Measurement], labelings: Sequence[tuple[bool, ...]]) -> Floor | None:
-    """None where it could not be measured in every process."""
+    """Return the floor of one quantity; None if it could not be measured in every process."""
     pairs = len(labelings[0])
     if len(found) < 2 * pairs:
         return None
     medians = [median(m.samples) for m in found]
+    if min(medians) <= 0:  # nothing to see on this clock
+        return None
     # Of ABBA ABBA ..., neighbours are the pairs.
     couples = [(2 * i, 2 * i + 1) for i in range(pairs)]
     verdicts = naive = 0
@@ -181,4 +184,6 @@ def _floor(case: Case, found: Sequence[Measurement], labelings: Sequence[tuple[b
         within=median([noise(m.samples) for m in found]),
         verdicts=verdicts,
         naive=naive,
+        quantity=found[0].quantity,
+        cache=found[0].cache,
     )

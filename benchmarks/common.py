@@ -94,6 +94,10 @@ def markdown(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *body))
+
+
 def _verdict(row: Row) -> str:
     if row.reached is None:
         return "undecided" if row.target else ""

@@ -16,6 +16,7 @@ from opmark.analysis.comparison import ComparedSide, compare, side_of
 from opmark.schema import EFFORTS, Case, Environment, Measurement, Record, Run, Settings, Task
 from opmark.schema.comparison import Verdict
 from opmark.schema.record import Figure
+from opmark.stats import change_point
 from opmark.stats.verdict import ALPHA, STAGES, rank_sum_p
 from opmark.store.memory import MemoryStore
 
@@ -176,6 +177,47 @@ def compare_single(
     return every[:loud], every[loud:]
 
 
+class Machine(NamedTuple):
+    """Noise that outlives a session: runs follow each other, in so many processes each."""
+
+    spread: float = 0.005
+    """Standard deviation between processes."""
+    sessions: float = 0.0
+    """Standard deviation between sessions."""
+    apart: float = 0.0
+    """Share by which the slower of two states of the machine is slower."""
+    lasting: float = 10.0
+    """Processes that a state lasts, on average."""
+
+    def runs(self, draw: np.random.Generator, count: int, processes: int) -> Values:
+        """Return the medians by run and process."""
+        moves = draw.random(count * processes) < 1 / self.lasting
+        state = (np.cumsum(moves) + draw.integers(2)) % 2
+        noise = draw.normal(0, self.spread, (count, processes)) + draw.normal(0, self.sessions, (count, 1))
+        return np.asarray(_TRUTH * np.exp(noise + np.log1p(self.apart) * state.reshape(count, processes)))
+
+
+def compare_sessions(
+    machine: Machine, draw: np.random.Generator, past: int, processes: int = 5, effect: float = 0.0, **how: float
+) -> Verdict:
+    """Return the verdict on the last two runs of a store that has so many older ones, as `opmark compare` gives it."""
+    store, environment = MemoryStore(), Environment.of({"cpu": "simulated", "backend": "null", "threads": 1})
+    store.add_environment(environment)
+    case = Case.of("op", {"shape": [1]}, "forward")
+    for night, medians in enumerate(machine.runs(draw, past + 2, processes)):
+        slower = 1 + effect if night == past + 1 else 1.0
+        store.begin(Run(f"run {night}", f"2030-01-{night + 1:02}", "plan", processes, revision="one"))
+        records = []
+        for process, median in enumerate((slower * medians).tolist()):
+            settings = Settings(1, "quick", EFFORTS["quick"], process=process)
+            found = (Measurement("latency", "warm", "virtual", [median], 1, 0.0, 1, 0.0, "count"),)
+            records.append(Record(Task(case, "null", "null", settings), "ok", "", found, environment=environment.id))
+        store.extend(f"run {night}", records)
+    b, a = (side_of(store, run) for run in store.runs()[:2])
+    (pair,) = compare(a, b, {}, **how).pairs  # type: ignore[arg-type]
+    return pair.verdict
+
+
 def compare_pooled(
     session: Session, draw: np.random.Generator, processes: int = 10, iterations: int = 50
 ) -> SessionResult:
@@ -209,6 +251,14 @@ class Nights(NamedTuple):
     """Share of a night's deviation that remains in the next one, as in AR(1)."""
     outliers: float = 0.0
     """Share of nights that were slower by 5 to 20 %, for reasons of their own."""
+    apart: float = 0.0
+    """Share by which the slower of two states is slower."""
+    lasting: float = 5.0
+    """Nights that a state lasts, on average."""
+    walk: float = 0.0
+    """Standard deviation of the step that a random walk makes each night."""
+    drift: float = 0.0
+    """Share by which the last night is slower than the first, along a straight line."""
 
     def series(self, draw: np.random.Generator, steps: dict[int, float] | None = None) -> Values:
         """Return a series; `steps` maps a night to the slowdown from there on."""
@@ -217,7 +267,45 @@ class Nights(NamedTuple):
         noise[0] = fresh[0]
         for night in range(1, self.length):
             noise[night] = self.carried * noise[night - 1] + np.sqrt(1 - self.carried**2) * fresh[night]
+        if self.apart:
+            moves = np.cumsum(draw.random(self.length) < 1 / self.lasting) + draw.integers(2)
+            noise += np.log1p(self.apart) * (moves % 2)
+        if self.walk:
+            noise += np.cumsum(draw.normal(0, self.walk, self.length))
+        noise += np.log1p(self.drift) * np.linspace(0, 1, self.length)
         noise += (draw.random(self.length) < self.outliers) * np.log1p(draw.uniform(0.05, 0.2, self.length))
         for night, step in (steps or {}).items():
             noise[night:] += np.log1p(step)
         return np.asarray(_TRUTH * np.exp(noise))
+
+
+UNCHANGED = {
+    "independent nights": Nights(),
+    "AR(1) 0.3": Nights(carried=0.3),
+    "AR(1) 0.5": Nights(carried=0.5),
+    "AR(1) 0.6": Nights(carried=0.6),
+    "states 3 % apart for 3 nights": Nights(noise=0.005, apart=0.03, lasting=3),
+    "states 3 % apart for 5 nights": Nights(noise=0.005, apart=0.03, lasting=5),
+    "states 5 % apart for 5 nights": Nights(apart=0.05, lasting=5),
+    "states 3 % apart for 10 nights": Nights(noise=0.005, apart=0.03, lasting=10),
+    "states 5 % apart for 10 nights": Nights(apart=0.05, lasting=10),
+    "random walk of 0.3 %": Nights(noise=0.0, walk=0.003),
+    "random walk of 0.3 % and 0.5 % noise": Nights(noise=0.005, walk=0.003),
+    "random walk of 0.3 % and 1 % noise": Nights(walk=0.003),
+    "random walk of 0.6 %": Nights(noise=0.0, walk=0.006),
+    "drift of 4 %": Nights(drift=0.04),
+    "drift of 4 % and 0.5 % noise": Nights(noise=0.005, drift=0.04),
+    "drift of 4 % and AR(1) 0.3": Nights(carried=0.3, drift=0.04),
+}
+"""Series in which the code has not changed."""
+
+
+def first_alarm(values: Sequence[float], every: int = 1, since: int = 6) -> int | None:
+    """Return the first night on which `opmark history` lists a change, looked at every so many nights; None if on
+    none."""
+    for night in range(since, len(values) + 1, every):
+        # Before a level can have lasted, only a large step is listed.
+        early = night <= change_point.LASTING and max(values[:night]) < (1 + change_point.LARGE) * min(values[:night])
+        if not early and any(change.settled for change in change_point.change_points(values[:night])):
+            return night
+    return None

@@ -18,9 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.asv_steps import THRESHOLDS, Asv, NoAsv
-from benchmarks.common import Row, Shell, markdown
+from benchmarks.common import Row, Shell, markdown, table
 from benchmarks.simulated import (
     DRIFTS,
+    UNCHANGED,
+    Machine,
     Nights,
     Rule,
     Session,
@@ -29,10 +31,13 @@ from benchmarks.simulated import (
     compare_live,
     compare_many,
     compare_pooled,
+    compare_sessions,
     compare_single,
     compare_stored,
+    first_alarm,
     shares,
 )
+from opmark.stats import change_point, median_inflation, median_interval
 from opmark.stats.change_point import change_points, early_warning
 
 SPREADS = (0.003, 0.005, 0.01)
@@ -87,7 +92,9 @@ RULES: dict[str, Trial] = {
     "`ab`: in turns, 5 to 20 processes a side": Trial(compare_live),
     "in turns, 10 processes a side": Trial(partial(compare_live, stages=(10,))),
     **{
-        f"`compare`: one after the other, {k} a side": Trial(partial(compare_stored, processes=k))
+        f"`compare --drift 2%`: one after the other, {k} a side": Trial(
+            partial(compare_stored, processes=k, drift=0.02)
+        )
         for k in (4, 5, 10, 20)
     },
     "`compare`, 10 a side, nothing drifts": Trial(partial(compare_stored, processes=10, drift=0.0), drifts=("none",)),
@@ -118,6 +125,11 @@ class Alarms(NamedTuple):
 
 
 def _ours(series: Sequence[Values]) -> list[list[int]]:
+    return [[change.at for change in change_points(values.tolist()) if change.settled] for values in series]
+
+
+def _ours_any(series: Sequence[Values]) -> list[list[int]]:
+    """Return the changes that are settled and those that are shown with a `?`."""
     return [[change.at for change in change_points(values.tolist())] for values in series]
 
 
@@ -290,11 +302,8 @@ def main() -> None:
         series, line = _judge_detectors(Path(folder))
     print(markdown([*_verdict_rows(verdicts), *_hard_rows(), *_history_rows(series)]), end="\n\n")
     print(_verdict_table(verdicts), _history_table(series), line, _shapes_table(), sep="\n\n")
+    print("", session_table(), coverage_table(), nightly_table(), lasting_table(), sep="\n\n")
     print(f"{time.perf_counter() - begun:.0f} s", file=sys.stderr)
-
-
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *body))
 
 
 def _verdict_table(found: dict[str, RuleShares]) -> str:
@@ -304,19 +313,19 @@ def _verdict_table(found: dict[str, RuleShares]) -> str:
     for name, one in found.items():
         values = [*one.false, one.two, one.five, one.same]
         body.append([name, *map(_percent, values), f"{one.processes:.1f}"])
-    return _table(head, body)
+    return table(head, body)
 
 
 def _history_table(found: dict[str, DetectorShares]) -> str:
     head = ["detector", *(f"false: {kind}" for kind in KINDS), *(f"+3 % {place}" for place in PLACES)]
     head += [f"both, +3 % {place}" for place in PLACES]
     body = [[name, *map(_percent, [*one.false, *one.located, *one.hard])] for name, one in found.items()]
-    return _table(head, body)
+    return table(head, body)
 
 
 def _shapes_table() -> str:
     """Return a table of other changes of a series, with opmark alone."""
-    ours = Alarms("opmark", _ours)
+    ours = Alarms("opmark", _ours_any)
     back = 1 / (1 + STEP) - 1
     shapes: dict[str, Callable[[Nights], float]] = {
         "-3 % 10 nights before the end": lambda nights: location_share(ours, nights, 90, -STEP),
@@ -332,7 +341,101 @@ def _shapes_table() -> str:
     early = [warning_shares(nights) for nights in KINDS.values()]
     body.append(["early warnings without a change, a night", *(f"{100 * false:.2f} %" for false, _ in early)])
     body.append(["+5 % of 2 nights: warned", *(_percent(share) for _, share in early)])
-    return _table(["series", *KINDS], body)
+    return table(["series", *KINDS], body)
+
+
+MACHINES = {
+    "sessions spread by 0.2 %": Machine(sessions=0.002),
+    "sessions spread by 1 %": Machine(sessions=0.01),
+    "sessions spread by 2 %": Machine(sessions=0.02),
+    "states 5 % apart for 5 processes": Machine(apart=0.05, lasting=5),
+    "states 5 % apart for 10 processes": Machine(apart=0.05, lasting=10),
+    "states 5 % apart for 30 processes": Machine(apart=0.05, lasting=30),
+    "states 10 % apart for 10 processes": Machine(apart=0.1, lasting=10),
+}
+PAST = (0, 4, 18)
+"""Numbers of older runs in the store."""
+
+
+def session_table(trials: int = FEWER) -> str:
+    """Return a table of two sessions of five processes each, on machines that are not the same in both."""
+
+    def share(machine: Machine, past: int, effect: float, **how: float) -> str:
+        draw = np.random.default_rng(8)
+        found = [compare_sessions(machine, draw, past, effect=effect, **how) for _ in range(trials)]
+        return _percent(sum(one == "slower" or (one == "faster" and not effect) for one in found) / trials)
+
+    head = ["machine", "false, `--drift 2%`", *(f"false, {past} older runs" for past in PAST)]
+    head += [f"+5 % found, {past} older runs" for past in PAST]
+    body = []
+    for name, machine in MACHINES.items():
+        cells = [share(machine, 0, 0.0, drift=0.02), *(share(machine, past, 0.0) for past in PAST)]
+        body.append([name, *cells, *(share(machine, past, 0.05) for past in PAST)])
+    return table(head, body)
+
+
+def coverage_table(repeats: int = SERIES) -> str:
+    """Return how often the 95 % interval of one process holds the median, without and with the correction for samples
+    that are correlated."""
+    counts, carried = (20, 50, 100, 400), (0.0, 0.3, 0.6)
+    body = []
+    for count in counts:
+        cells = []
+        for share in carried:
+            draw = np.random.default_rng(7)
+            inside = [0, 0]
+            for _ in range(repeats):
+                samples = Nights(count, 0.02, share).series(draw).tolist()
+                for i, inflation in enumerate((1.0, median_inflation(samples))):
+                    low, high, _ = median_interval(samples, inflation=inflation)
+                    inside[i] += low <= 1e-5 <= high
+            cells.append(f"{_percent(inside[0] / repeats)} -> {_percent(inside[1] / repeats)}")
+        body.append([str(count), *cells])
+    return table(["samples", *(f"AR(1) {share:g}" for share in carried)], body)
+
+
+def nightly_table(count: int = WATCHED) -> str:
+    """Return the share of unchanged series that have an alarm in 100 nights of nightly looks, and of those with +3 %
+    after 90 nights that have one within ten."""
+    body = []
+    for name, nights in UNCHANGED.items():
+        draw = np.random.default_rng(11)
+        found = sum(first_alarm(nights.series(draw).tolist()) is not None for _ in range(count))
+        body.append([name, _percent(found / count)])
+    for name, nights in (("independent nights", Nights()), ("AR(1) 0.3", Nights(carried=0.3))):
+        draw = np.random.default_rng(5)
+        series = [nights.series(draw, {90: STEP}).tolist() for _ in range(count)]
+        found = sum(first_alarm(values, since=93) is not None for values in series)
+        body.append([f"+3 % after 90 nights, {name}: listed within ten nights", _percent(found / count)])
+    return table(["series", "with an alarm"], body)
+
+
+LASTINGS = (20, 30, 40, 50, 60, 70)
+
+
+def lasting_table(count: int = 100) -> str:
+    """Return the same shares for other numbers of nights that a level has to last, looked at every third night."""
+    kinds = {name: UNCHANGED[name] for name in UNCHANGED if "states" in name or "walk" in name}
+    head = ["series", *(f"{nights} nights" for nights in LASTINGS)]
+    body = []
+    for name, nights in kinds.items():
+        draw = np.random.default_rng(13)
+        series = [nights.series(draw).tolist() for _ in range(count)]
+        body.append([name, *(_percent(share) for share in _with_lasting(series, 6))])
+    draw = np.random.default_rng(14)
+    series = [Nights(carried=0.3).series(draw, {90: STEP}).tolist() for _ in range(count)]
+    body.append(["+3 % after 90 nights, AR(1) 0.3: listed", *(_percent(share) for share in _with_lasting(series, 94))])
+    return table(head, body)
+
+
+def _with_lasting(series: Sequence[Sequence[float]], since: int) -> list[float]:
+    usual, found = change_point.LASTING, []
+    try:
+        for change_point.LASTING in LASTINGS:
+            found.append(sum(first_alarm(values, 3, since) is not None for values in series) / len(series))
+    finally:
+        change_point.LASTING = usual
+    return found
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ pytest_plugins = ["rank_fixtures", "worker_fixtures"]
 FAKE_PROFILERS = TESTS / "runner" / "profilers" / "fakes"
 
 
-GROUPS = ("store", "dashboard", "verdicts", "ranks", "frameworks", "docs")
+GROUPS = ("store", "dashboard", "verdicts", "ranks", "frameworks", "judge", "docs")
 """Markers of whole files. A file is of a group by its `pytestmark`, or because a folder above it is called so."""
 REST = "rest"
 

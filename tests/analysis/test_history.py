@@ -35,6 +35,32 @@ def test_a_step_is_told_with_the_runs_around_it_and_what_else_changed() -> None:
     assert history.level == pytest.approx(1.04e-3, rel=0.01)
 
 
+def test_a_small_step_of_a_young_series_is_not_listed_but_shown_when_asked_for() -> None:
+    store = nights([(EXP, step(20, 1.05))], count=30, noise=0.003)
+    found = histories(store, HistoryQuery())
+    assert (found.series, found.unsettled, found.unsure) == ([], 1, 0)
+    for query, everything in ((HistoryQuery(ops=["exp"]), False), (HistoryQuery(), True)):
+        ((change,),) = (one.changes for one in histories(store, query, everything=everything).series)
+        assert (change.settled, change.sure, change.after.id) == (False, False, run_of(20).id)
+    large = histories(nights([(EXP, step(20, 1.2))], count=30, noise=0.003), HistoryQuery())
+    assert [change.sure for one in large.series for change in one.changes] == [True]
+
+
+def test_drifts_and_states_are_counted_and_are_no_changes() -> None:
+    store = nights([
+        (EXP, lambda night: 1e-3 * (1 + 0.0006 * night)),
+        (ADD, lambda night: 1e-3 * (1.05 if night // 5 % 2 else 1.0)),
+        (MATMUL, flat()),
+    ], noise=0.004)  # fmt: skip
+    found = histories(store, HistoryQuery())
+    assert (found.series, found.drifting, found.alternating) == ([], 1, 1)
+    shown = {one.op: one for one in histories(store, HistoryQuery(), everything=True).series}
+    assert shown["exp"].drift == pytest.approx(1.06, abs=0.01)
+    assert shown["add"].states == (pytest.approx(1e-3, rel=0.01), pytest.approx(1.05e-3, rel=0.01))
+    assert (shown["matmul"].drift, shown["matmul"].states) == (None, None)
+    assert not any(one.changes or one.warning for one in shown.values())
+
+
 def test_what_got_faster_is_said_so() -> None:
     (history,) = histories(nights([(EXP, step(40, 0.9))]), HistoryQuery()).series
     assert [change.direction for change in history.changes] == ["faster"]
@@ -184,16 +210,16 @@ def test_chance_among_many_series_is_not_listed_as_news() -> None:
 
 
 def test_a_change_that_may_be_chance_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    from opmark.stats.change_point import Change
+    from opmark.stats.change_point import Change, SeriesShape
 
     cases = [(case("exp", shape=[100 + i]), flat()) for i in range(30)]
     store = nights([(EXP, step(10, 2.0)), (ADD, flat(1e-6)), *cases], 20)
 
-    def seen(values: list[float], floor: float, margin: float) -> list[Change]:
+    def seen(values: list[float], floor: float, margin: float) -> SeriesShape:
         p = 1e-9 if max(values) > 1.5e-3 else 0.009 if max(values) < 1e-5 else 1.0
-        return [Change(10, 1e-3, 1.03e-3, 1.03, 1.01, 1.05, p)] if p < 1 else []
+        return SeriesShape([Change(10, 1e-3, 1.03e-3, 1.03, 1.01, 1.05, p)] if p < 1 else [])
 
-    monkeypatch.setattr("opmark.analysis.history.change_points", seen)
+    monkeypatch.setattr("opmark.analysis.history.describe_series", seen)
     found = histories(store, HistoryQuery())
     assert [history.case for history in found.series] == [EXP.id]
     assert found.unsure == 1

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import math
+import random
 from typing import Any
 
 import pytest
 from nights import FACTS, case, flat, nights, record, run_of, step
 
 from opmark.analysis import noise_floor as module
-from opmark.analysis.noise_floor import LEAST, NoiseEstimate, deviations, estimate_noise, spread
+from opmark.analysis.noise_floor import (
+    LEAST,
+    NoiseEstimate,
+    SessionEstimate,
+    deviations,
+    estimate_noise,
+    estimate_sessions,
+    spread,
+)
 from opmark.schema import Environment, Run
 from opmark.schema.record import SeriesKey
+from opmark.stats.verdict import UNKNOWN_SESSIONS
 from opmark.store.memory import MemoryStore
 
 pytestmark = pytest.mark.verdicts
@@ -145,11 +156,78 @@ def test_an_empty_store_knows_nothing() -> None:
 
 
 def test_a_short_past_may_have_missed_the_other_state_of_a_case() -> None:
-    assert NoiseEstimate({UNKNOWN: 0.001}, {3: 0.02}).floor_for(UNKNOWN, 1e-3) == 0.02
-    assert NoiseEstimate({UNKNOWN: 0.05}, {3: 0.02}).floor_for(UNKNOWN, 1e-3) == 0.05
+    assert NoiseEstimate({UNKNOWN: 0.001}, {("latency", "warm", 3): 0.02}).floor_for(UNKNOWN, 1e-3) == 0.02
+    assert NoiseEstimate({UNKNOWN: 0.05}, {("latency", "warm", 3): 0.02}).floor_for(UNKNOWN, 1e-3) == 0.05
 
 
 def test_a_spread_counts_squares_so_that_a_state_of_few_processes_is_not_lost() -> None:
     assert deviations([1e-3]) == []
     assert spread([-0.1, 0.1]) == pytest.approx(0.1)
     assert spread([0.0, 0.0, 0.0, 0.06]) == pytest.approx(0.03)
+
+
+# How far sessions spread.
+
+
+def sessions(spread: float, count: int, seed: int = 3) -> Any:
+    """Return the level of each night; all processes of a night share what it is off by."""
+    off = [random.Random(seed + i).gauss(0, spread) for i in range(count)]
+    return lambda night: 2e-3 * math.exp(off[night])
+
+
+def estimated(store: Any, leave_out: tuple[str, ...] = ()) -> SessionEstimate:
+    return estimate_sessions(store, FACTS, leave_out, lambda run: store.figures(runs=[run]))
+
+
+def test_what_sessions_are_off_by_is_found_and_the_spread_of_processes_is_not() -> None:
+    steady = estimated(nights([(EXP, flat())], 18, noise=0.01, processes=10, run=same_revision))
+    moved = estimated(nights([(EXP, sessions(0.05, 18))], 18, noise=0.01, processes=10, run=same_revision))
+    assert (steady.runs, steady.own[series_of(EXP)].freedom) == (18, 17)
+    assert steady.own[series_of(EXP)].deviation == pytest.approx(0.01 / math.sqrt(10), rel=0.5)
+    assert moved.own[series_of(EXP)].deviation == pytest.approx(0.05, rel=0.4)
+
+
+def test_a_part_of_the_spread_is_assumed_and_the_less_the_more_runs_there_are() -> None:
+    found = [
+        estimated(nights([(EXP, flat())], count, noise=0.001, processes=5, run=same_revision)) for count in (1, 4, 19)
+    ]
+    spreads = [one.spread_for(series_of(EXP), 1e-3, clocked=False) for one in found]
+    assert spreads[0] == UNKNOWN_SESSIONS
+    assert spreads[0].deviation > spreads[1].deviation > spreads[2].deviation > 0.005
+    assert [one.freedom for one in spreads] == [6, 9, 24]
+    assert found[2].spread_for(series_of(EXP), 1e-3, clocked=True).deviation < spreads[2].deviation
+
+
+def test_runs_that_are_compared_tell_nothing_of_their_own_difference() -> None:
+    store = nights([(EXP, step(5, 1.5))], 6, noise=0.001, processes=5, run=same_revision)
+    assert estimated(store).own[series_of(EXP)].deviation > 0.1
+    assert estimated(store, (run_of(5).id,)).own[series_of(EXP)].deviation < 0.01
+
+
+@pytest.mark.parametrize(
+    ("run", "facts"),
+    [
+        (run_of, lambda night: FACTS),
+        (lambda night: run_of(night, revision="0000001+"), lambda night: FACTS),
+        (same_revision, lambda night: FACTS | {"torch": str(night)}),
+        (lambda night: run_of(night, revision="0000001", session="turns"), lambda night: FACTS),
+    ],
+    ids=["another revision every night", "files that had been changed", "other software", "measured in turns"],
+)
+def test_runs_of_other_code_tell_nothing_of_sessions(run: Any, facts: Any) -> None:
+    found = estimated(nights([(EXP, flat())], 10, processes=5, run=run, facts=facts))
+    assert (found.own, found.runs) == ({}, 0)
+
+
+def test_a_host_name_that_differs_is_no_other_software() -> None:
+    facts: Any = lambda night: FACTS | {"machine": f"node{night}"}  # noqa: E731
+    assert estimated(nights([(EXP, flat())], 10, processes=5, run=same_revision, facts=facts)).runs == 10
+
+
+def test_each_quantity_has_its_own_spread() -> None:
+    """A case without a past takes that of others of its quantity, and of no other quantity."""
+    store = nights([(EXP, sessions(0.05, 10))], 10, noise=0.001, processes=5, run=same_revision)
+    found = estimated(store)
+    assert found.spread_for(UNKNOWN, 2e-3, clocked=False).deviation > 0.025
+    assert found.spread_for(UNKNOWN._replace(quantity="host_time"), 2e-3, clocked=False) == UNKNOWN_SESSIONS
+    assert found.spread_for(UNKNOWN, 1e-6, clocked=False) == UNKNOWN_SESSIONS

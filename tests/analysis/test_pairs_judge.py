@@ -21,7 +21,7 @@ pytestmark = pytest.mark.verdicts
 
 MS = 1e-3
 CASES = {case_of().id: case_of()}
-LOUD: Any = {"learnt": lambda environment: NoiseEstimate({}, {3: 0.01})}
+LOUD: Any = {"learnt": lambda environment: NoiseEstimate({}, {("latency", "warm", 3): 0.01})}
 
 
 def times(factor: float = 1.0, count: int = 5) -> list[float]:
@@ -102,7 +102,7 @@ def shown(found: Compared) -> str:
 
 
 def test_the_caption_says_what_is_called_the_same() -> None:
-    apart = both(figures(times()), figures(times()))
+    apart = both(figures(times()), figures(times()), drift=0.02)
     assert apart.resolution == 0.04
     assert "up to 4.0 % is called the same: two sessions may drift by 2.0 %" in shown(apart)
     for options in ({"drift": 0.0}, {"margin": 0.05}):
@@ -111,12 +111,31 @@ def test_the_caption_says_what_is_called_the_same() -> None:
         assert shown(found).rstrip().endswith("is called the same")
 
 
-def test_where_cycles_judged_nothing_is_said_of_drift() -> None:
+def test_where_cycles_judged_it_is_said_how_far_sessions_spread() -> None:
     base = [1e6 * one for one in QUIET]
     found = both(figures(times(), cycles=base), figures(times(), cycles=base))
-    assert (found.clocked, found.drift, found.resolution) == (True, 0.0, None)
-    assert "two sessions, by time and by cycles" in shown(found)
-    assert "up to 1.0 % is called the same" in shown(found)
+    assert (found.clocked, found.drift, found.sessions) == (True, 0.005, 0)
+    assert "two sessions, by time and by cycles, which spread by 0.50 % for the same code (assumed)" in shown(found)
+    given = both(figures(times(), cycles=base), figures(times(), cycles=base), drift=0.02)
+    assert (given.clocked, given.drift, given.resolution) == (True, 0.0, None)
+    assert "up to 1.0 % is called the same" in shown(given)
+
+
+def test_below_the_table_stands_what_to_type_for_the_undecided() -> None:
+    small, large = case_of(size=1), case_of(size=2)
+    a = figures(times(), small) + figures(times(), large)
+    found = both(a, figures(times(1.01), small) + figures(times(1.04), large), small, large)
+    command = "opmark ab exp -p shape=2 -p dtype=float32 --backend torch-cpu --threads 2 --same"
+    assert f"2 undecided; measure in turns, the largest difference first: {command}" in shown(found)
+    assert "measure in turns" not in shown(both(a, a, small, large, drift=0.02))
+    assert "a run with itself" in shown(compare(side(a, run="r"), side(a, run="r"), {small.id: small, large.id: large}))
+
+
+def test_one_process_each_is_not_called_measured_in_turns() -> None:
+    a, b = figures([MS]), figures([2 * MS], backend="numpy-cpu", implementation="numpy")
+    found = compare(side(a, "torch-cpu", run="r"), side(b, "numpy-cpu", run="r"), CASES)
+    assert "one process each, in one run" in shown(found)
+    assert "measured in turns" not in shown(found)
 
 
 def test_p_over_many_cases_counts_every_look() -> None:

@@ -44,14 +44,27 @@ def test_two_runs_by_their_labels(main: Command, stored: Path) -> None:
     assert "differs: torch 2.11 -> 2.12" in printed
     rows = [line.split()[0] for line in printed if " float32 " in line and line.split()[0] in ("exp", "tanh")]
     assert rows == ["tanh", "exp"]
-    assert any(line.startswith("1 slower, 1 same; geometric mean 1.095x") for line in printed)
+    assert any(line.startswith("1 slower, 1 undecided; geometric mean 1.095x") for line in printed)
+    assert "1 undecided; measure in turns: `opmark ab`, where both sides can still be run" in printed
+    given = main("compare", "main", "pull", "--drift", "2%").out.splitlines()
+    assert any(line.startswith("1 slower, 1 same; geometric mean 1.095x") for line in given)
     assert "1 case in B only: sin 4 float32 (torch-cpu ×2)" in printed
+
+
+def test_below_two_sessions_stands_the_command_that_decides(main: Command, db: Path) -> None:
+    keep(db, A, "main", both(1.0))
+    keep(db, B, "pull", both(1.05))
+    command = "opmark ab tanh -p shape=4 -p dtype=float32 --backend torch-cpu --threads 2 --same"
+    done = main("compare", "main", "pull")
+    assert f"2 undecided; measure in turns, the largest difference first: {command}" in done.out
+    found = json.loads(main("compare", "main", "pull", "--json").out)
+    assert found["pairs"][0]["in_turns"] == command
 
 
 @pytest.mark.parametrize(("a", "b"), [(A, B), (A[:10], B[:10]), ("main~0", "pull~0")])
 def test_runs_are_found_as_everywhere(main: Command, stored: Path, a: str, b: str) -> None:
     found = json.loads(main("compare", a, b, "--json").out)
-    assert (found["runs"], found["counts"]) == ([A, B], {"slower": 1, "same": 1})
+    assert (found["runs"], found["counts"]) == ([A, B], {"slower": 1, "undecided": 1})
 
 
 def test_another_store_is_a_side(main: Command, stored: Path, tmp_path: Path) -> None:
@@ -195,7 +208,7 @@ def test_a_server_is_a_side(main: Command, stored: Path, postgres_url: str) -> N
     keep(postgres_url, "20310101-000000-cccc", "there", both(2.0))
     found = json.loads(main("compare", "main", f"{postgres_url}::there", "--json").out)
     assert found["runs"] == [A, "20310101-000000-cccc"]
-    assert json.loads(main("compare", postgres_url, "main", "--json").out)["counts"] == {"faster": 1, "same": 1}
+    assert json.loads(main("compare", postgres_url, "main", "--json").out)["counts"] == {"faster": 1, "undecided": 1}
 
 
 def test_the_same_from_python(stored: Path) -> None:
@@ -209,6 +222,6 @@ def test_runs_that_were_measured_on_this_machine(main: Command) -> None:
     quick = ["--size", "small", "--backend", "null", "--effort", "quick", "--processes", "4"]
     for label in ("one", "two"):
         main("run", "exp", *quick, "--label", label)
-    done = main("compare", "one", "two")
+    done = main("compare", "one", "two", "--drift", "0")
     assert done.code == 0
     assert "1 same; geometric mean 1.000x" in done.out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -135,3 +136,27 @@ def test_the_output_is_json_that_programs_read(main: Command, stored: Path) -> N
     points = json.loads(main("history", "add", "--json").out)["points"]
     assert len(points) == 100
     assert points[0]["low"] is None
+
+
+def test_what_has_no_levels_is_called_what_it_is(main: Command, db: Path) -> None:
+    with closing(open_store(db, create=True)) as store:
+        nights([
+            (EXP, lambda night: 1e-3 * (1 + 0.0006 * night)),
+            (ADD, lambda night: 1e-3 * (1.05 if night // 5 % 2 else 1.0)),
+        ], noise=0.004, store=store)  # fmt: skip
+    assert "1 slowly drift, 1 go to and fro between two states: no change; --all lists them" in main("history").out
+    assert "no change of its level, but slow drift, +" in main("history", "exp").out
+    told = main("history", "add").out
+    assert re.search("no change of its level, but two states: [0-9.]+ [mµ]s and 1.05 ms, [+][45]", told)
+    listed = main("history", "--all").out
+    assert "slow drift" in listed
+    assert "two states" in listed
+
+
+def test_a_step_that_may_be_a_state_says_so(main: Command, db: Path) -> None:
+    with closing(open_store(db, create=True)) as store:
+        nights([(EXP, step(20, 1.05))], count=30, noise=0.003, store=store)
+    done = main("history").out
+    assert "1 change may be states of the machine: --all lists them with a `?`; `opmark ab` decides" in done
+    assert "; may be a state of the machine: no level has lasted 60 runs, or it wanders" in main("history", "exp").out
+    assert "slower ?" in main("history", "--all").out

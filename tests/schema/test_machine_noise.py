@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from opmark.schema.machine import Floor, NoiseFloor
 
 TIMES = st.floats(1e-9, 1e3)
+KEY = ("latency", "warm")
 
 
 def noise(*floors: Floor, labelings: int = 16) -> NoiseFloor:
@@ -33,16 +34,17 @@ def test_without_a_case_there_is_no_false_verdict() -> None:
 @pytest.mark.parametrize(("seconds", "between"), [(1e-9, 0.05), (1e-6, 0.05), (9e-6, 0.05), (11e-6, 0.01), (1, 0.01)])
 def test_the_floor_of_a_time_is_that_of_the_case_nearest_by_factor(seconds: float, between: float) -> None:
     """Between 1 and 100 µs the middle is 10, not 50."""
-    assert noise(floor(1e-6, between=0.05), floor(1e-4, between=0.01)).floor_for(seconds) == between
+    assert noise(floor(1e-6, between=0.05), floor(1e-4, between=0.01)).floor_for(seconds, *KEY) == between
 
 
 @given(st.lists(TIMES, min_size=1, max_size=8, unique=True), TIMES)
 def test_no_other_case_is_nearer_by_factor(times: list[float], seconds: float) -> None:
-    found = noise(*(floor(time, between=time) for time in times)).floor_for(seconds)
+    found = noise(*(floor(time, between=time) for time in times)).floor_for(seconds, *KEY)
 
     def factor(time: float) -> float:
         return max(time / seconds, seconds / time)
 
+    assert found is not None
     assert found in times
     assert factor(found) <= min(map(factor, times)) * (1 + 1e-9)
 
@@ -53,10 +55,26 @@ def test_a_floor_survives_the_way_through_json() -> None:
 
 
 def test_without_a_case_there_is_no_floor() -> None:
-    assert (noise().largest, noise().floor_for(1e-6)) == (0, 0)
+    assert (noise().largest_for(*KEY), noise().floor_for(1e-6, *KEY)) == (None, None)
+
+
+def test_each_quantity_has_its_own_floor() -> None:
+    """On a device the time of a kernel is steadier than the latency of the call."""
+    device, call = (msgspec.structs.replace(floor(between=by), quantity=name, cache=cache) for name, cache, by in (
+        ("device_time", "cold", 0.01), ("latency", "warm", 0.08),
+    ))  # fmt: skip
+    found = noise(device, call)
+    assert [found.floor_for(1e-6, *key) for key in (("device_time", "cold"), KEY)] == [0.01, 0.08]
+    assert [found.largest_for(*key) for key in (("device_time", "cold"), KEY)] == [0.01, 0.08]
+    assert found.floor_for(1e-6, "latency", "cold") is None
+
+
+def test_a_floor_that_was_stored_without_its_quantity_is_of_the_headline_and_stands_for_all() -> None:
+    stored = b'{"op": "add", "params": "", "seconds": 1.0, "between": 0.03, "within": 0.0}'
+    assert noise(msgspec.json.decode(stored, type=Floor)).floor_for(1.0, *KEY) == 0.03
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1e-6, float("nan"), float("inf")])
 def test_a_case_without_a_time_is_nobodys_floor(seconds: float) -> None:
-    assert noise(floor(seconds, between=0.5), floor(1.0, between=0.01)).floor_for(1e-6) == 0.01
-    assert noise(floor(seconds, between=0.5)).floor_for(5e-324) == 0
+    assert noise(floor(seconds, between=0.5), floor(1.0, between=0.01)).floor_for(1e-6, *KEY) == 0.01
+    assert noise(floor(seconds, between=0.5)).floor_for(5e-324, *KEY) is None

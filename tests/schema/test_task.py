@@ -6,7 +6,7 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from opmark.schema import EFFORTS, Case, Sampling, Settings, Task
+from opmark.schema import EFFORTS, Case, Settings, Task
 from opmark.schema import task as task_module
 from opmark.schema.case import content_id
 
@@ -52,13 +52,11 @@ def test_ids_of_stored_runs_stay_what_they_were(settings: Settings, expected: st
 
 
 def test_a_field_that_is_added_later_is_in_an_id_only_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {
-        Settings: frozenset({"threads", "effort", "sampling"}),
-        Sampling: frozenset(to_builtins(SETTINGS.sampling)) - {"samples"},
-    }
-    monkeypatch.setattr("opmark.schema.task._IN_EVERY_ID", known)
+    every = frozenset(to_builtins(SETTINGS.sampling))
+    monkeypatch.setattr("opmark.schema.task._SETTINGS_IN_EVERY_ID", frozenset({"threads", "effort", "sampling"}))
+    monkeypatch.setattr("opmark.schema.task._SAMPLING_IN_EVERY_ID", every - {"samples"})
     before = task_module._identity(SETTINGS)
     assert set(before) == {"threads", "effort", "sampling"}
-    assert set(before["sampling"]) == set(to_builtins(SETTINGS.sampling)) - {"samples"}
+    assert set(before["sampling"]) == every - {"samples"}
     used = task_module._identity(replace(SETTINGS, verify=False, sampling=replace(SETTINGS.sampling, samples=5)))
     assert used == {**before, "verify": False, "sampling": {**before["sampling"], "samples": 5}}

@@ -10,7 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opmark.stats.change_point import SHORTEST, Change, best_split, change_points, drop_outliers, early_warning, segment
+from opmark.stats.change_point import (
+    BOTH_LASTING,
+    LARGE,
+    LASTING,
+    SHORTEST,
+    Change,
+    best_split,
+    change_points,
+    describe_series,
+    drop_outliers,
+    early_warning,
+    segment,
+)
 
 pytestmark = pytest.mark.verdicts
 
@@ -134,20 +146,85 @@ def test_several_steps_up_and_down() -> None:
 def test_nights_that_hang_together_are_worth_less() -> None:
     """The series has the same step and noise, once in another order."""
     wander = np.repeat(np.random.default_rng(4).normal(0, 0.01, 10), 4)
-    step = math.log1p(0.025) * (np.arange(40) >= 20)
+    step = math.log1p(0.035) * (np.arange(40) >= 20)
     mixed = wander[np.random.default_rng(5).permutation(40)]
     sure, unsure = (change_points(np.exp(noise + step).tolist()) for noise in (mixed, wander))
     assert sure
     assert not unsure or unsure[0].p > sure[0].p
 
 
-def test_a_ramp_is_steps_and_a_shallow_one_none() -> None:
+@pytest.mark.parametrize("total", [-0.08, 0.04, 0.1, 0.3])
+def test_a_slow_drift_is_called_a_drift(total: float) -> None:
     ramp = np.linspace(0, 1, 100)
     noise = np.random.default_rng(6).normal(0, 0.01, 100)
-    found = change_points(np.exp(0.10 * ramp + noise).tolist())
-    assert 2 <= len(found) <= 4
-    assert all(change.ratio > 1 for change in found)
-    assert change_points(np.exp(0.02 * ramp + noise).tolist()) == []
+    found = describe_series(np.exp(total * ramp + noise).tolist())
+    assert (found.changes, found.states) == ([], None)
+    assert found.drift is not None
+    assert math.log(found.drift) == pytest.approx(total, abs=0.015)
+
+
+def test_a_level_series_and_a_shallow_ramp_have_no_drift() -> None:
+    noise = np.random.default_rng(6).normal(0, 0.01, 100)
+    for total in (0.0, 0.01):
+        assert describe_series(np.exp(total * np.linspace(0, 1, 100) + noise).tolist()).drift is None
+
+
+def test_a_step_on_a_drift_is_a_step() -> None:
+    noise = np.random.default_rng(6).normal(0, 0.005, 100)
+    logs = 0.02 * np.linspace(0, 1, 100) + noise + 0.06 * (np.arange(100) >= 70)
+    assert [abs(change.at - 70) <= 1 for change in change_points(np.exp(logs).tolist())] == [True]
+
+
+@pytest.mark.parametrize("lasting", [3, 5, 8])
+def test_two_states_are_called_two_states(lasting: int) -> None:
+    state = np.arange(96) // lasting % 2
+    noise = np.random.default_rng(7).normal(0, 0.005, 96)
+    found = describe_series((1e-5 * np.exp(0.04 * state + noise)).tolist())
+    assert (found.changes, found.drift) == ([], None)
+    assert found.states is not None
+    assert (found.states.low, found.states.high) == (pytest.approx(1e-5, rel=0.005), pytest.approx(1.04e-5, rel=0.005))
+    assert found.states.moves == 96 // lasting - 1
+
+
+def test_a_third_level_is_no_state() -> None:
+    values = series(3, {20: 0.05, 30: 1 / 1.05 - 1, 60: 0.05, 80: 0.08}, count=100, noise=0.002)
+    assert describe_series(values).states is None
+
+
+def test_a_random_walk_has_no_levels() -> None:
+    walk = np.cumsum(np.random.default_rng(8).normal(0, 0.01, 100))
+    assert not any(change.settled for change in change_points(np.exp(walk).tolist()))
+
+
+# A change is settled if a level beside it has lasted.
+
+
+def test_a_small_step_is_settled_once_a_level_has_lasted() -> None:
+    young, old = (series(1, {at: 0.05}, at + 10, noise=0.005) for at in (LASTING - 20, LASTING + 5))
+    assert [(change.at, change.settled) for change in change_points(young)] == [(LASTING - 20, False)]
+    assert [(change.at, change.settled) for change in change_points(old)] == [(LASTING + 5, True)]
+
+
+def test_so_it_is_once_both_levels_together_have_lasted() -> None:
+    half = BOTH_LASTING // 2
+    for count, settled in ((BOTH_LASTING - 5, False), (BOTH_LASTING, True)):
+        values = series(1, {half: 0.05}, count, noise=0.005)
+        assert [(change.at, change.settled) for change in change_points(values)] == [(half, settled)]
+
+
+def test_a_large_step_is_settled_at_once() -> None:
+    assert [change.settled for change in change_points(series(1, {10: 1.2 * LARGE}, 20))] == [True]
+
+
+def test_nights_near_the_other_level_are_a_state_that_was_there_before() -> None:
+    """Two single nights and one visit of three, long ago."""
+    values = series(2, {70: 0.05}, 80, noise=0.003)
+    assert [change.settled for change in change_points(values)] == [True]
+    for nights in ([20, 40], [30, 31, 32]):
+        visited = [value * (1.05 if night in nights else 1.0) for night, value in enumerate(values)]
+        assert not any(change.settled for change in change_points(visited)), nights
+    slow = [value * (1.3 if night in (20, 40) else 1.0) for night, value in enumerate(values)]
+    assert [change.settled for change in change_points(slow)] == [True], "outliers are not near the new level"
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, math.nan, math.inf])

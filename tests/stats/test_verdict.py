@@ -243,7 +243,7 @@ def test_neither_unit_nor_order_matter_in_sessions(
 
 @given(SIDES, SIDES, FLOORS)
 def test_what_may_drift_only_ever_takes_differences_away(a: list[float], b: list[float], floor: float) -> None:
-    free, still = compare_groups(a, b, floor), compare_groups(a, b, floor, drift=0.0)
+    free, still = compare_groups(a, b, floor, drift=DRIFT), compare_groups(a, b, floor)
     assert free.verdict in (still.verdict, "undecided", "same")
     assert free.p >= still.p
     assert free[1:4] == still[1:4]
@@ -251,7 +251,7 @@ def test_what_may_drift_only_ever_takes_differences_away(a: list[float], b: list
 
 def test_the_whole_interval_of_a_difference_lies_beyond_the_drift() -> None:
     a = [1.0, 1.001, 0.999, 1.0, 1.0]
-    found = [compare_groups(a, [by * x for x in a]) for by in (1.01, 1.0205, 1.03, 1 / 1.03)]
+    found = [compare_groups(a, [by * x for x in a], drift=DRIFT) for by in (1.01, 1.0205, 1.03, 1 / 1.03)]
     assert [one.verdict for one in found] == ["same", "undecided", "slower", "faster"]
     assert [one.low > 1 + DRIFT for one in found[:3]] == [False, False, True]
     assert [one.p < ALPHA for one in found] == [False, False, True, True]
@@ -259,11 +259,11 @@ def test_the_whole_interval_of_a_difference_lies_beyond_the_drift() -> None:
 
 def test_what_is_called_the_same_hides_no_more_than_two_drifts() -> None:
     a = [1.0, 1.001, 0.999, 1.0, 1.0]
-    found = [compare_groups(a, [by * x for x in a]).verdict for by in (1.0, 1.015, 1.02)]
+    found = [compare_groups(a, [by * x for x in a], drift=DRIFT).verdict for by in (1.0, 1.015, 1.02)]
     assert found == ["same", "same", "undecided"]
     still = [compare_groups(a, [by * x for x in a], drift=0.0).verdict for by in (1.0, 1.005, 1.009)]
     assert still == ["same", "same", "undecided"]
-    wide = [compare_groups(a, [by * x for x in a], margin=0.1).verdict for by in (1.07, 1.08)]
+    wide = [compare_groups(a, [by * x for x in a], margin=0.1, drift=DRIFT).verdict for by in (1.07, 1.08)]
     assert wide == ["same", "undecided"]
     assert (same_limit(0.01, 0.02), same_limit(0.1, 0.02), same_limit(0.01, 0.0)) == (0.04, 0.1, 0.01)
 

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from statistics import fmean
 from typing import NamedTuple
 
-from opmark.analysis.environment import Facts, differing, refuse
-from opmark.analysis.noise_floor import NoiseEstimate, estimate_noise
+from msgspec.structs import replace
+
+from opmark.analysis.environment import Facts, differing, refuse, software
+from opmark.analysis.noise_floor import (
+    NO_SESSIONS,
+    NoiseEstimate,
+    SessionEstimate,
+    estimate_noise,
+    estimate_sessions,
+)
 from opmark.analysis.pairs import CaseVerdict, Key, Matched, Measured, Rules, Values, Way, judge, measured, pair_sides
 from opmark.errors import InvalidParameter, UnknownName, UserError
-from opmark.plugin.param import format_params
+from opmark.plugin.param import format_params, param_options
 from opmark.plugin.registry import parameters_of, way_of
 from opmark.schema import CACHES, QUANTITIES, Case, Run
 from opmark.schema.comparison import Compared, Geomean, Pairing
 from opmark.schema.machine import NoiseFloor
 from opmark.schema.measurement import PREEMPTED
 from opmark.schema.record import COUNTED, MEASURED, Figure
-from opmark.stats.interval import log_interval
+from opmark.schema.run import CHANGED
+from opmark.stats.interval import Interval, geometric_mean, log_interval
 from opmark.stats.verdict import (
     ALPHA,
     DRIFT,
@@ -28,6 +37,7 @@ from opmark.stats.verdict import (
     MARGIN,
     STAGES,
     Comparison,
+    Spread,
     compare_groups,
     compare_pairs,
     control_false_discoveries,
@@ -57,6 +67,8 @@ class ComparedSide:
     learnt: Callable[[str], NoiseEstimate | None] = lambda environment: None
     """Returns the noise estimated from other stored runs, by environment id. It is called only if few processes have no
     reliable spread."""
+    sessions: Callable[[str, frozenset[str]], SessionEstimate] = lambda environment, leave_out: NO_SESSIONS
+    """Returns how far sessions spread, by environment id, from stored runs without those to leave out."""
     why: Callable[[Way], str] = lambda way: ""
     """Returns why a way failed. It is called only for failures."""
     read: dict[str, list[Figure]] = field(default_factory=dict)
@@ -93,8 +105,15 @@ def side_of(
             return beside.learnt(environment)
         return estimate_noise(store, facts[environment], figures_of) if environment in facts else None
 
+    @cache
+    def sessions(environment: str, leave_out: frozenset[str]) -> SessionEstimate:
+        if beside and environment in beside.facts:
+            return beside.sessions(environment, leave_out)
+        known = environment in facts
+        return estimate_sessions(store, facts[environment], leave_out, figures_of) if known else NO_SESSIONS
+
     why = Reasons(store, run, many=len(figures) > MANY)
-    return ComparedSide(name or run.label or run.id, run, figures, facts, known, learnt, why, read)
+    return ComparedSide(name or run.label or run.id, run, figures, facts, known, learnt, sessions, why, read)
 
 
 class Reasons:
@@ -122,43 +141,57 @@ def compare(
     *,
     quantity: str = "",
     margin: float = MARGIN,
-    drift: float = DRIFT,
+    drift: float | None = None,
     unlike: bool = False,
 ) -> Compared:
     """Compare B with A. `cases` maps ids to cases; `quantity` replaces the headline (`latency`, `latency:cold`, `all`);
-    `unlike` allows machines that differ."""
+    `drift` is how far apart two sessions may be, by default estimated from stored runs; `unlike` allows machines that
+    differ."""
     sides = measured(a.figures), measured(b.figures)
     found = pair_sides(*sides)
     if found is None:
         raise _no_common_case((a, b), sides, cases)
     one_run = a.run.id == b.run.id
     in_turns = not one_run and bool(a.run.session and a.run.session == b.run.session)
-    paired = one_run or in_turns
+    together = one_run or in_turns
     differ = differing(_opposite_environments(a, b, found))
     if not (unlike or one_run):
         refuse((a.name, b.name), differ)
-    drafts = list(_drafts(found, a, b, quantity, Rules(margin, 0.0 if paired else drift, paired, looked=in_turns)))
+    rules = Rules(margin, 0.0 if together else drift or 0.0, together, looked=in_turns)
+    drafts = list(_drafts(found, a, b, quantity, rules, estimated=not together and drift is None))
     if not drafts:
         raise UserError(f"`{quantity}` was not measured on both sides", f"measured: {_quantities(found)}")
     settled = _correct_verdicts(drafts)
     names = _CaseNames(cases, found.ambiguous)
     judged = [draft.judged for draft in settled if draft.judged]
-    clocked = not paired and bool(judged) and all(one.clocked for one in judged)
-    drift = 0.0 if paired or clocked else drift
+    clocked = not together and bool(judged) and all(one.clocked for one in judged)
+    spreads = [draft.sessions for draft in settled if draft.sessions]
+    allowed = max((one.deviation for one in spreads), default=0.0 if clocked else rules.drift)
+    alike = same_limit(margin, DRIFT if spreads else allowed)
+    pairs = [_pairing(_with_reasons(draft, a, b), names) for draft in settled]
+    if not together:
+        pairs = [_with_command(pair, draft, (a, b), cases) for pair, draft in zip(pairs, settled, strict=True)]
     return Compared(
         a=a.name,
         b=b.name,
         runs=(a.run.id, b.run.id),
-        paired=paired,
+        paired=in_turns or (one_run and any(_in_rounds(draft) for draft in settled)),
         margin=margin,
-        drift=drift,
-        pairs=tuple(sorted((_pairing(_with_reasons(draft, a, b), names) for draft in settled), key=_by_effect)),
-        geomean=geomean(judged, paired=paired, looks=len(STAGES) if in_turns else 1),
+        drift=allowed,
+        pairs=tuple(sorted(pairs, key=_by_effect)),
+        geomean=geomean(judged, rules._replace(sessions=max(spreads, default=None))),
         only=(tuple(map(names.lone, found.only[0])), tuple(map(names.lone, found.only[1]))),
         differing=differ,
-        resolution=same_limit(margin, drift) if drift and same_limit(margin, drift) > margin else None,
+        resolution=alike if alike > margin else None,
         clocked=clocked,
+        sessions=min((draft.stored for draft in settled if draft.sessions), default=None),
     )
+
+
+def _in_rounds(draft: _Draft) -> bool:
+    """Return whether two ways of one run were measured by turns; a run that is compared with itself was not."""
+    a, b = draft.pair
+    return a.way != b.way and draft.judged is not None and len(draft.judged.used.rounds) > 1
 
 
 class _Draft(NamedTuple):
@@ -169,9 +202,15 @@ class _Draft(NamedTuple):
     judged: CaseVerdict | None
     floor: float = 0.0
     note: str = ""
+    sessions: Spread | None = None
+    """How far sessions spread, if that was estimated."""
+    stored: int = 0
+    """Number of stored runs that it was estimated from."""
 
 
-def _drafts(found: Matched, a: ComparedSide, b: ComparedSide, quantity: str, rules: Rules) -> Iterator[_Draft]:
+def _drafts(
+    found: Matched, a: ComparedSide, b: ComparedSide, quantity: str, rules: Rules, *, estimated: bool
+) -> Iterator[_Draft]:
     wanted = _quantity_filter(quantity)
     for pair in found.pairs:
         if any(one.status not in MEASURED for one in pair):
@@ -181,19 +220,37 @@ def _drafts(found: Matched, a: ComparedSide, b: ComparedSide, quantity: str, rul
         if not keys and not quantity:
             yield _Draft(pair, None, None, note=_no_common_quantity(pair))
         for key in keys if quantity else keys[:1]:
-            yield _judge_pair(pair, key, (a, b), rules)
+            yield _judge_pair(pair, key, (a, b), rules, estimated=estimated)
 
 
 def _judge_pair(
-    pair: tuple[Measured, Measured], key: Key, sides: tuple[ComparedSide, ComparedSide], rules: Rules
+    pair: tuple[Measured, Measured],
+    key: Key,
+    sides: tuple[ComparedSide, ComparedSide],
+    rules: Rules,
+    *,
+    estimated: bool,
 ) -> _Draft:
     a, b = (_drop_preempted(one.figures[key], side) for one, side in zip(pair, sides, strict=True))
     notes = "; ".join(filter(None, (a.note, b.note)))
     if not a.figures or not b.figures:
         return _Draft(pair, key, None, note=notes)
     floor = _floor(key, (a.figures, b.figures), sides, rules)
+    stored = 0
+    if estimated:
+        found = [
+            (side.sessions(one.environment, frozenset(side.run.id for side in sides)), one)
+            for side, one in zip(sides, (next(iter(a.figures.values())), next(iter(b.figures.values()))), strict=True)
+        ]
+        by_clock = [
+            max(known.spread_for(one.series, one.median or 1.0, clocked=clocked) for known, one in found)
+            for clocked in (False, True)
+        ]
+        rules = rules._replace(sessions=by_clock[0], clocked=by_clock[1])
+        stored = min(known.runs for known, _ in found)
     judged = judge(Values.of(a.figures, b.figures), floor, rules)
-    return _Draft(pair, key, judged, floor, "; ".join(filter(None, (judged.note, notes))))
+    note = "; ".join(filter(None, (judged.note, notes)))
+    return _Draft(pair, key, judged, floor, note, rules.clocked if judged.clocked else rules.sessions, stored)
 
 
 def _quantity_filter(quantity: str) -> Callable[[Key], bool]:
@@ -246,17 +303,18 @@ def _floor(
     if key[0] in QUANTITIES and QUANTITIES[key[0]].unit != "s":
         return 0.0
     few = not rules.looked and any(len(by_process) < FEWEST for by_process in figures)
-    found = []
+    found = [0.0]
     for by_process, side in zip(figures, sides, strict=True):
         first = next(iter(by_process.values()))
-        noise, learnt = side.noise.get(first.environment), None
-        if noise and first.median:
-            found.append(noise.largest if few else noise.floor_for(first.median))
-        elif few and first.median:
-            learnt = side.learnt(first.environment)
-        if learnt and first.median:
-            found.append(learnt.floor_for(first.series, first.median))
-    return max(found, default=0.0)
+        noise, own = side.noise.get(first.environment), None
+        if first.median is None:
+            continue
+        if noise:
+            own = noise.largest_for(*key) if few else noise.floor_for(first.median, *key)
+        if own is None and few and (learnt := side.learnt(first.environment)):
+            own = learnt.floor_for(first.series, first.median)
+        found.append(own or 0.0)
+    return max(found)
 
 
 def _correct_verdicts(drafts: Sequence[_Draft]) -> list[_Draft]:
@@ -330,6 +388,46 @@ def _pairing(draft: _Draft, names: _CaseNames) -> Pairing:
         note=draft.note,
         statuses=(one.status, other.status),
     )
+
+
+def _with_command(
+    pair: Pairing, draft: _Draft, sides: tuple[ComparedSide, ComparedSide], cases: Mapping[str, Case]
+) -> Pairing:
+    """Return the pair with the command that measures it in turns, if it is undecided and something can be typed."""
+    case = cases.get(pair.case)
+    if draft.judged is None or pair.verdict != "undecided" or case is None:
+        return pair
+    differs = _difference_options(draft, sides)
+    if differs is None:
+        return pair
+    phase = [] if case.phase == "forward" else ["--phase", case.phase]
+    phase += ["--wrt", ",".join(case.wrt)] if case.wrt else []
+    words = ["opmark", "ab", case.op, *param_options(case, parameters_of(case.op)), *phase, *differs]
+    return replace(pair, in_turns=shlex.join(words))
+
+
+def _difference_options(draft: _Draft, sides: tuple[ComparedSide, ComparedSide]) -> list[str] | None:
+    """Return the options of `opmark ab` that make these two sides; None if it cannot, as for two versions of a
+    framework in one interpreter."""
+    a, b = (one.way for one in draft.pair)
+    backend = ["--backend", a.backend if a.backend == b.backend else f"{a.backend},{b.backend}"]
+    threads = ["--threads", str(a.threads) if a.threads == b.threads else f"{a.threads},{b.threads}"]
+    if a.implementation != b.implementation or (a.backend != b.backend and a.threads != b.threads):
+        return None
+    if a.backend != b.backend or a.threads != b.threads:
+        return [*backend, *threads]
+    facts = [side.facts.get(_environment(one), {}) for side, one in zip(sides, draft.pair, strict=True)]
+    if software(differing([(facts[0], facts[1])])):
+        pythons = [str(own.get("interpreter", "")) for own in facts]
+        known = all(pythons) and pythons[0] != pythons[1] and "@" not in a.backend
+        return [*backend, "--python", ",".join(pythons), *threads] if known else None
+    earlier, later = (side.run.revision for side in sides)
+    if earlier == later:
+        return [*backend, *threads, "--same"]
+    if not earlier or not later or earlier.endswith(CHANGED):
+        return None
+    revisions = ["--rev", earlier, *([] if later.endswith(CHANGED) else ["--rev", later])]
+    return [*backend, *threads, *revisions]
 
 
 def _by_effect(pair: Pairing) -> tuple[int, float]:
@@ -409,28 +507,30 @@ def ids(*sides: ComparedSide) -> Iterable[str]:
     return {figure.case for side in sides for figure in side.figures}
 
 
-def geomean(found: Sequence[CaseVerdict], *, paired: bool, looks: int = 1) -> Geomean | None:
+LEAST_CASES = 10
+"""Cases from which on their spread says something about the mean over other cases."""
+
+
+def geomean(found: Sequence[CaseVerdict], rules: Rules) -> Geomean | None:
     """Return the geometric mean of the ratios with its interval.
 
     Cases of one process are not independent, because a disturbance affects all of them. So each process is reduced to
     its mean over the cases, and these means are compared like the medians of one case. Only processes that measured all
-    cases count; a session goes on with undecided cases alone. With fewer than two such processes, the interval is that
-    of the mean over the cases. Drift between sessions is in neither.
+    cases count; a session goes on with undecided cases alone. With fewer than FEWEST such processes, the interval is
+    that of the mean over the cases, and there is none for fewer than LEAST_CASES.
     """
     if not found:
         return None
     a, b = _by_process([one.used.a for one in found]), _by_process([one.used.b for one in found])
     rounds = sorted(a.keys() & b.keys())
-    if paired and len(rounds) > 1:
+    if rules.paired and len(rounds) >= FEWEST:
+        looks = len(STAGES) if rules.looked else 1
         return _of(compare_pairs([a[i] for i in rounds], [b[i] for i in rounds], looks=looks), len(found))
-    if not paired and min(len(a), len(b)) > 1:
-        return _of(compare_groups(list(a.values()), list(b.values())), len(found))
-    logs = [math.log(one.found.ratio) for one in found]
-    ratio = math.exp(fmean(logs))
-    if len(found) > 1:
-        spread = log_interval([math.exp(value) for value in logs], 1 - ALPHA)
-        return Geomean(ratio, spread.low, spread.high, len(found))
-    return Geomean(ratio, 0.0, math.inf, 1)
+    if not rules.paired and min(len(a), len(b)) >= FEWEST:
+        return _of(compare_groups(list(a.values()), list(b.values()), sessions=rules.sessions), len(found))
+    ratios = [one.found.ratio for one in found]
+    spread = log_interval(ratios, 1 - ALPHA) if len(found) >= LEAST_CASES else Interval(0.0, math.inf, 0.0)
+    return Geomean(geometric_mean(ratios), spread.low, spread.high, len(found))
 
 
 def _of(found: Comparison, cases: int) -> Geomean:

@@ -27,8 +27,8 @@ from opmark.schema.history import Histories, History, HistoryPoint, LevelChange,
 from opmark.schema.machine import NoiseFloor
 from opmark.schema.measurement import PREEMPTED, Cache
 from opmark.schema.record import COUNTED, Figure, SeriesKey
-from opmark.stats import log_interval
-from opmark.stats.change_point import MARGIN, SHORTEST, Change, change_points, early_warning
+from opmark.stats import geometric_mean, log_interval
+from opmark.stats.change_point import MARGIN, SHORTEST, Change, describe_series, early_warning
 from opmark.store.protocol import Store
 from opmark.store.runs import noise_of
 
@@ -95,23 +95,30 @@ def histories(
     if query.named and not cases:
         raise UserError(f"no stored case is {_described(query)}", "`opmark show` lists those of a run")
     begin(len(cases))
-    looked = short = 0
+    looked = short = drifting = alternating = 0
     chances: list[float] = []
     kept: list[History] = []
     for history in _follow_cases(store, runs, cases, query, margin):
         long = len(history.points) >= FEWEST
         looked, short = looked + long, short + (not long)
-        chances += [min((change.p for change in history.changes), default=1.0)] if long else []
+        drifting, alternating = drifting + (history.drift is not None), alternating + (history.states is not None)
+        chances += [min((change.p for change in history.changes if change.settled), default=1.0)] if long else []
         if query.named or history.changes or history.warning or (everything and long):
             kept.append(history)
     if not looked + short:
         wanted = _described(query) or "anything"
         raise UserError(f"no run has measured {wanted}", "`opmark show RUN` tells what a run has")
     judged = _mark_sure(kept, _threshold(chances))
-    unsure = sum(not change.sure for history in judged for change in history.changes)
+    changes = [change for history in judged for change in history.changes]
+    unsure, unsettled = (
+        sum(change.settled == settled and not change.sure for change in changes) for settled in (True, False)
+    )
     if not (query.named or everything):
         judged = [one for one in judged if one.warning or any(change.sure for change in one.changes)]
-    return Histories(sorted(judged, key=_newest_first, reverse=True), looked, short, unsure, BY_CHANCE * looked)
+    return Histories(
+        sorted(judged, key=_newest_first, reverse=True), looked, short, unsure, BY_CHANCE * looked, unsettled,
+        drifting, alternating,
+    )  # fmt: skip
 
 
 def followed(runs: Iterable[Run], query: HistoryQuery) -> list[Run]:
@@ -228,8 +235,12 @@ def _follow_cases(
 def _floor(line: MachineSeries, noise: NoiseFloor | None) -> float:
     """Return the noise floor that `doctor --aa` measured, else the spread of processes in the newest runs of this
     series, else 0."""
-    if noise and line.series.quantity in QUANTITIES and QUANTITIES[line.series.quantity].unit == "s":
-        return noise.floor_for(median([value.point.value for value in line.values]))
+    series = line.series
+    if noise and series.quantity in QUANTITIES and QUANTITIES[series.quantity].unit == "s":
+        centre = median([value.point.value for value in line.values])
+        measured = noise.floor_for(centre, series.quantity, series.cache or "")
+        if measured is not None:
+            return measured
     known = [one for value in line.values[-RUNS:] for one in deviations(value.medians)]
     return spread(known) if len(known) >= LEAST else 0.0
 
@@ -241,7 +252,8 @@ def _history(
     values = [value.point.value for value in line.values]
     enough = len(values) >= FEWEST
     steady = floor / math.sqrt(median([value.point.processes for value in line.values]))  # of the mean of one run
-    changes = change_points(values, steady, margin) if enough else []
+    shape = describe_series(values, steady, margin)
+    changes = shape.changes
     begins = [0, *(change.at for change in changes)]
     level = values[begins[-1] :]
     return History(
@@ -263,6 +275,8 @@ def _history(
         outages=tuple(line.outages),
         floor=floor,
         warning=enough and early_warning(values, steady, margin),
+        states=(shape.states.low, shape.states.high) if shape.states else None,
+        drift=shape.drift,
     )
 
 
@@ -279,6 +293,7 @@ def _level_change(change: Change, since: int, line: MachineSeries, facts: Mappin
         low=change.low,
         high=change.high,
         p=change.p,
+        settled=change.settled,
         differing=_new_facts([facts.get(key, {}) for key in _environments(old)], facts.get(after.environment, {})),
     )
 
@@ -305,7 +320,10 @@ def _threshold(chances: Sequence[float]) -> float:
 
 def _mark_sure(found: Sequence[History], threshold: float) -> list[History]:
     return [
-        replace(one, changes=tuple(replace(change, sure=change.p <= threshold) for change in one.changes))
+        replace(
+            one,
+            changes=tuple(replace(change, sure=change.settled and change.p <= threshold) for change in one.changes),
+        )
         for one in found
     ]
 
@@ -408,7 +426,7 @@ def _value(run: RunAt, figures: Sequence[Figure]) -> RunValue:
     medians = tuple(figure.median for figure in figures if figure.median is not None)
     if len(medians) == 1:
         return RunValue(HistoryPoint(run, medians[0], 1, figures[-1].environment), medians)
-    centre, interval = math.exp(sum(map(math.log, medians)) / len(medians)), log_interval(medians)
+    centre, interval = geometric_mean(medians), log_interval(medians)
     return RunValue(
         HistoryPoint(run, centre, len(medians), figures[-1].environment, interval.low, interval.high), medians
     )

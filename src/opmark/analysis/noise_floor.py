@@ -4,21 +4,26 @@
 the experiment: processes of one run execute the same code, so their differences are noise. If runs have one process
 each, consecutive runs of the same case, software and revision are used. These also differ by the drift between
 sessions, so the estimate is too large rather than too small.
+
+Two sessions differ by more than their processes show: the machine may be in another state. `estimate_sessions`
+estimates by how much, from runs of the same software and revision.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
-from opmark.analysis.environment import machine_of
+from opmark.analysis.environment import kind, machine_of
 from opmark.schema import Run
 from opmark.schema.measurement import PREEMPTED, QUANTITIES
 from opmark.schema.record import COUNTED, Figure, SeriesKey
 from opmark.schema.run import CHANGED
+from opmark.stats.interval import geometric_mean
+from opmark.stats.verdict import CLOCKED_SESSIONS, UNKNOWN_SESSIONS, Spread
 from opmark.store.protocol import Store
 
 RUNS = 20
@@ -33,6 +38,8 @@ _MOST_FIGURES = 10_000
 _QUANTILE = 0.95
 _CLASSES = (1e-5, 1e-4, 1e-3, 1e-2)
 """Limits in seconds between classes of times: short calls are noisier."""
+_Class = tuple[str, str | None, int]
+"""Quantity, state of the caches and class of times."""
 
 
 class NoiseEstimate(NamedTuple):
@@ -41,13 +48,13 @@ class NoiseEstimate(NamedTuple):
 
     own: Mapping[SeriesKey, float]
     """Spread of each series with enough deviations."""
-    classes: Mapping[int, float]
-    """By class of times, the spread that nearly all cases stay below."""
+    classes: Mapping[_Class, float]
+    """By quantity and class of times, the spread that nearly all cases stay below."""
 
     def floor_for(self, series: SeriesKey, seconds: float) -> float:
         """Return the spread; 0 if nothing is known. The spread of the series itself counts only if it exceeds that of
         the class, because a short history may have missed a slower state."""
-        return max(self.own.get(series, 0.0), self.classes.get(_class(seconds), 0.0))
+        return max(self.own.get(series, 0.0), self.classes.get(_class(series, seconds), 0.0))
 
 
 def estimate_noise(
@@ -60,8 +67,64 @@ def estimate_noise(
     for series, deviation in (*_within_runs(seen), *_between_runs(seen)):
         by_series.setdefault(series, []).append(deviation)
     own = {series: spread([one.value for one in among]) for series, among in by_series.items() if len(among) >= OWN}
-    classes = _by_class(by_series.values())
+    classes = _by_class(by_series, LEAST)
     return NoiseEstimate(own, classes) if classes else None
+
+
+class SessionEstimate(NamedTuple):
+    """How far sessions of the same code spread on a machine."""
+
+    own: Mapping[SeriesKey, Spread]
+    """Spread of the runs of each series; its degrees of freedom are one less than there are runs of the same code."""
+    classes: Mapping[_Class, float]
+    """By quantity and class of times, the spread that nearly all cases stay below."""
+    runs: int
+    """Number of runs that were of use."""
+
+    def spread_for(self, series: SeriesKey, seconds: float, *, clocked: bool) -> Spread:
+        """Return the spread of a case, of which a part is assumed: the less, the more sessions are known. A case
+        without a past of its own counts as known from the fewest sessions of any other."""
+        assumed = CLOCKED_SESSIONS if clocked else UNKNOWN_SESSIONS
+        which = _class(series, seconds)
+        own = self.own.get(series)
+        if own is None and which not in self.classes:
+            return assumed
+        known = own.freedom if own else min(one.freedom for one in self.own.values())
+        seen = max(self.classes.get(which, 0.0), own.deviation if own else 0.0)
+        freedom = assumed.freedom + known
+        return Spread(math.sqrt((assumed.freedom * assumed.deviation**2 + known * seen**2) / freedom), freedom)
+
+
+NO_SESSIONS = SessionEstimate({}, {}, 0)
+"""Nothing is known of the machine."""
+
+
+def estimate_sessions(
+    store: Store, facts: dict[str, Any], leave_out: Collection[str], figures_of: Callable[[str], list[Figure]]
+) -> SessionEstimate:
+    """Estimate how far sessions spread from the newest runs of this machine and backend, without those to leave out:
+    the runs that are compared, whose difference may be real. Runs that were measured in turns differ on purpose."""
+    seen = _read_runs(store, facts, figures_of, lambda run: run.id not in leave_out and not run.session)
+    centres: dict[tuple[SeriesKey, str, str], list[float]] = {}
+    used: dict[tuple[SeriesKey, str, str], list[str]] = {}
+    for one in seen:
+        if one.run.revision.endswith(CHANGED):
+            continue
+        for series, medians in one.medians.items():
+            code = (series, one.run.revision, one.software[series])
+            centres.setdefault(code, []).append(geometric_mean(medians))
+            used.setdefault(code, []).append(one.run.id)
+    by_series: dict[SeriesKey, list[_Deviation]] = {}
+    freedom: dict[SeriesKey, int] = {}
+    runs: set[str] = set()
+    for (series, *_), values in centres.items():
+        if len(values) > 1:
+            by_series.setdefault(series, []).extend(_Deviation(one, median(values)) for one in deviations(values))
+            freedom[series] = freedom.get(series, 0) + len(values) - 1
+    for ids in used.values():
+        runs.update(ids if len(ids) > 1 else [])
+    own = {series: Spread(spread([one.value for one in among]), freedom[series]) for series, among in by_series.items()}
+    return SessionEstimate(own, _by_class(by_series, 1), len(runs))
 
 
 def deviations(medians: Sequence[float]) -> list[float]:
@@ -85,6 +148,8 @@ class _RunMedians(NamedTuple):
     run: Run
     medians: Mapping[SeriesKey, Sequence[float]]
     environments: Mapping[SeriesKey, str]
+    software: Mapping[SeriesKey, str]
+    """Versions and settings, as text."""
 
 
 class _Deviation(NamedTuple):
@@ -92,12 +157,18 @@ class _Deviation(NamedTuple):
     seconds: float
 
 
-def _read_runs(store: Store, facts: dict[str, Any], figures_of: Callable[[str], list[Figure]]) -> list[_RunMedians]:
+def _read_runs(
+    store: Store,
+    facts: dict[str, Any],
+    figures_of: Callable[[str], list[Figure]],
+    counts: Callable[[Run], bool] = lambda run: True,
+) -> list[_RunMedians]:
     here, backend = machine_of(facts), facts.get("backend")
-    known: dict[str, bool] = {}
+    known: dict[str, str | None] = {}
+    """Software by environment id; None: another machine."""
     found: list[_RunMedians] = []
     figures = 0
-    for run in store.runs():
+    for run in filter(counts, store.runs()):
         if len(found) == RUNS or figures > _MOST_FIGURES:
             break
         every = figures_of(run.id)
@@ -105,11 +176,25 @@ def _read_runs(store: Store, facts: dict[str, Any], figures_of: Callable[[str], 
         read = [figure for figure in every if figure.backend == backend and _is_usable(figure)]
         new = {figure.environment for figure in read} - known.keys()
         told = store.environments(new) if new else {}
-        known |= {key: key in told and machine_of(told[key].facts) == here for key in new}
-        ours = [figure for figure in read if known[figure.environment]]
-        if ours:
-            found.append(_gather(run, ours))
+        for key in new:
+            ours = key in told and machine_of(told[key].facts) == here
+            known[key] = _software(told[key].facts) if ours else None
+        medians: dict[SeriesKey, list[float]] = {}
+        environments: dict[SeriesKey, str] = {}
+        software: dict[SeriesKey, str] = {}
+        for figure in read:
+            of = known[figure.environment]
+            if of is not None:
+                assert figure.median is not None
+                medians.setdefault(figure.series, []).append(figure.median)
+                environments[figure.series], software[figure.series] = figure.environment, of
+        if medians:
+            found.append(_RunMedians(run, medians, environments, software))
     return found
+
+
+def _software(facts: Mapping[str, Any]) -> str:
+    return repr(sorted((fact, repr(value)) for fact, value in facts.items() if kind(fact) == "software"))
 
 
 def _is_usable(figure: Figure) -> bool:
@@ -117,16 +202,6 @@ def _is_usable(figure: Figure) -> bool:
     time = figure.quantity in QUANTITIES and QUANTITIES[figure.quantity].unit == "s"
     measured = figure.status in COUNTED and figure.median is not None and figure.median > 0
     return time and measured and PREEMPTED not in figure.cautions
-
-
-def _gather(run: Run, figures: Iterable[Figure]) -> _RunMedians:
-    medians: dict[SeriesKey, list[float]] = {}
-    environments: dict[SeriesKey, str] = {}
-    for figure in figures:
-        assert figure.median is not None
-        medians.setdefault(figure.series, []).append(figure.median)
-        environments[figure.series] = figure.environment
-    return _RunMedians(run, medians, environments)
 
 
 def _within_runs(seen: Sequence[_RunMedians]) -> list[tuple[SeriesKey, _Deviation]]:
@@ -151,18 +226,19 @@ def _between_runs(seen: Sequence[_RunMedians]) -> list[tuple[SeriesKey, _Deviati
     return found
 
 
-def _class(seconds: float) -> int:
-    return sum(seconds >= end for end in _CLASSES)
+def _class(series: SeriesKey, seconds: float) -> _Class:
+    return series.quantity, series.cache, sum(seconds >= end for end in _CLASSES)
 
 
-def _by_class(cases: Iterable[Sequence[_Deviation]]) -> dict[int, float]:
-    found: dict[int, list[Sequence[_Deviation]]] = {}
-    for among in cases:
-        found.setdefault(_class(median([one.seconds for one in among])), []).append(among)
+def _by_class(cases: Mapping[SeriesKey, Sequence[_Deviation]], least: int) -> dict[_Class, float]:
+    """Return the spread of each class with at least that many deviations."""
+    found: dict[_Class, list[Sequence[_Deviation]]] = {}
+    for series, among in cases.items():
+        found.setdefault(_class(series, median([one.seconds for one in among])), []).append(among)
     return {
         which: _upper_spread([spread([one.value for one in among]) for among in known])
         for which, known in found.items()
-        if sum(map(len, known)) >= LEAST
+        if sum(map(len, known)) >= least
     }
 
 

@@ -6,13 +6,15 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import Literal, NamedTuple
 
 from opmark.errors import UserError
 from opmark.plugin.registry import way_of
-from opmark.schema.measurement import Cache
+from opmark.schema.measurement import Cache, Measurement
 from opmark.schema.record import Figure, Status, severity
-from opmark.stats.verdict import FEWEST, STAGES, Comparison, compare_groups, compare_pairs
+from opmark.stats.measurement import cycles as cycles_of
+from opmark.stats.verdict import ALPHA, FEWEST, STAGES, Comparison, Spread, compare_groups, compare_pairs
 from opmark.units import count_noun, significant
 
 Key = tuple[str, Cache]
@@ -159,11 +161,17 @@ COARSEST = 0.5e-6
 class Rules(NamedTuple):
     margin: float
     drift: float
-    """How far apart two sessions of the same code may be."""
+    """How far apart two sessions of the same code may be, if the user has said so."""
     paired: bool
     """Whether processes with the same number were measured next to each other."""
     looked: bool = False
     """Whether the comparison was evaluated several times and went on while undecided: two runs of one session."""
+    sessions: Spread | None = None
+    """How far sessions of the same code spread, if there are two and the user has not said how far apart they may
+    be."""
+    clocked: Spread | None = None
+    """The same where cycles are compared too, so that the clock is no part of it."""
+    alpha: float = ALPHA
 
 
 class Values(NamedTuple):
@@ -180,6 +188,14 @@ class Values(NamedTuple):
         """Make values of figures, all of which have a median above 0."""
         times = [{process: figure.median or 0.0 for process, figure in side.items()} for side in (a, b)]
         cycles = [[figure.cycles for figure in side.values() if figure.cycles] for side in (a, b)]
+        clocked = len(cycles[0]) == len(a) and len(cycles[1]) == len(b)
+        return cls(times[0], times[1], *(cycles if clocked else ([], [])))
+
+    @classmethod
+    def of_measurements(cls, a: Mapping[int, Measurement], b: Mapping[int, Measurement]) -> Values:
+        """Make values of measurements, all of which have a median above 0."""
+        times = [{process: median(one.samples) for process, one in side.items()} for side in (a, b)]
+        cycles = [[count for one in side.values() if (count := cycles_of(one))] for side in (a, b)]
         clocked = len(cycles[0]) == len(a) and len(cycles[1]) == len(b)
         return cls(times[0], times[1], *(cycles if clocked else ([], [])))
 
@@ -210,20 +226,22 @@ class CaseVerdict(NamedTuple):
 
 
 def judge(values: Values, floor: float, rules: Rules) -> CaseVerdict:
-    """Compare in pairs if the sides were measured in turns; else as two groups, allowing for drift between them.
+    """Compare in pairs if the sides were measured in turns; else as two groups, allowing for what sessions differ by.
 
     If the clock is known for all processes, times and cycles have to agree. A change of the clock affects times only,
-    so no drift has to be allowed for.
+    so no drift has to be allowed for, and sessions spread less.
     """
     if rules.looked or (rules.paired and len(values.rounds) >= FEWEST):
         return _in_turns(values, floor, rules)
     a, b = list(values.a.values()), list(values.b.values())
-    note, tick = _few_processes_note(values, floor), tick_of(a, b)
+    note, tick, alpha, margin = _few_processes_note(values, floor), tick_of(a, b), rules.alpha, rules.margin
     if values.cycles_a and values.cycles_b:
         cycles = values.cycles_a, values.cycles_b
-        both = [compare_groups(*pair, floor, margin=rules.margin, drift=0.0, tick=tick) for pair in ((a, b), cycles)]
+        both = [
+            compare_groups(*pair, floor, alpha, margin, tick=tick, sessions=rules.clocked) for pair in ((a, b), cycles)
+        ]
         return _combine(both[0], both[1], values, note)
-    groups = compare_groups(a, b, floor, margin=rules.margin, drift=rules.drift, tick=tick)
+    groups = compare_groups(a, b, floor, alpha, margin, rules.drift, tick, rules.sessions)
     return CaseVerdict(groups, values, note)
 
 
@@ -247,7 +265,7 @@ def _in_turns(values: Values, floor: float, rules: Rules) -> CaseVerdict:
         unknown = compare_groups(list(values.a.values())[:1], list(values.b.values())[:1])
         return CaseVerdict(unknown, values, "no process of one side was measured next to one of the other")
     a, b = list(used.a.values()), list(used.b.values())
-    found = compare_pairs(a, b, floor, margin=rules.margin, looks=looks, tick=tick_of(a, b))
+    found = compare_pairs(a, b, floor, rules.alpha, rules.margin, looks, tick_of(a, b))
     few = f"{count_noun(len(a), 'pair')} of processes: {FEWEST} are needed for a verdict" if len(a) < FEWEST else ""
     return CaseVerdict(found, used, few)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from opmark.analysis.pairs import Rules, Values, judge
 from opmark.errors import UnknownName, UserError
 from opmark.plugin.registry import backend_or_none
 from opmark.plugin.registry import operator as find_operator
@@ -30,7 +31,7 @@ from opmark.schema.ranking import (
 )
 from opmark.schema.record import severity
 from opmark.stats.measurement import Summary, summarize
-from opmark.stats.verdict import MARGIN, compare_pairs
+from opmark.stats.verdict import ALPHA, CLOCKED_SESSIONS, FEWEST, MARGIN, UNKNOWN_SESSIONS
 from opmark.store.protocol import Store
 from opmark.version import VERSION
 
@@ -55,8 +56,8 @@ class Contender(NamedTuple):
     records: tuple[Record, ...]
     """At least one; records of the same task in several processes."""
     run: str = ""
-    floor: float | None = None
-    """Relative spread of the medians of processes that run the same code, if it was measured."""
+    noise: NoiseFloor | None = None
+    """How much identical code differs from itself there, if it was measured."""
 
     def measurements(self, key: Key) -> dict[int, Measurement]:
         """Return the measurements by process."""
@@ -98,25 +99,33 @@ def shared_key(contenders: Iterable[Sequence[Record]]) -> Key | None:
     return next((key for key in measured[0] if all(key in keys for keys in measured)), None) if measured else None
 
 
-def leads(first: Contender, second: Contender, key: Key) -> bool:
-    """Return whether the first is faster beyond doubt.
+def leads(first: Contender, second: Contender, key: Key, contenders: int = 2) -> bool:
+    """Return whether the first is faster beyond doubt, by the rules of a comparison: of all pairs of so many contenders
+    that are equally fast, at most one of a hundred has such a lead.
 
-    Several processes of one run are compared in pairs, round by round. A single process says nothing about the next
-    one: then the intervals of both medians must not overlap, and the difference has to exceed the noise of samples and
-    twice the noise floor, which is higher if the machine was not quiet.
+    Processes of one run are compared in pairs, round by round; two runs are two sessions. Few processes say nothing
+    about the next one: then the largest noise floor of the machine takes the place of their spread, or else one that is
+    assumed, which is higher if the machine was not quiet. Besides, the intervals of both must not overlap.
     """
     one, other = first.measurements(key), second.measurements(key)
-    rounds = sorted(one.keys() & other.keys()) if first.run == second.run else []
-    floors = [floor for floor in (first.floor, second.floor) if floor is not None]
-    if len(rounds) > 1:
-        quick, slow = ([median(found[i].samples) for i in rounds] for found in (one, other))
-        return compare_pairs(quick, slow, floor=max(floors, default=0.0)).verdict == "slower"
     ahead, behind = first.summary(key), second.summary(key)
-    if not ahead or not behind or min(ahead.coverage, behind.coverage) < _CONFIDENCE or ahead.high >= behind.low:
+    if not ahead or not behind or min(ahead.median, behind.median) <= 0:
         return False
-    disturbed = any(c.code in DISTURBED for found in (one, other) for m in found.values() for c in m.cautions)
-    floor = max(max(floors, default=ASSUMED_FLOOR), DISTURBED_FLOOR if disturbed else 0.0)
-    return math.log(behind.median / ahead.median) >= math.log1p(max(MARGIN, 2 * floor, ahead.noise, behind.noise))
+    noises = [noise for noise in (first.noise, second.noise) if noise]
+    if min(len(one), len(other)) < FEWEST:
+        if min(ahead.coverage, behind.coverage) < _CONFIDENCE or ahead.high >= behind.low:
+            return False
+        known = [floor for noise in noises if (floor := noise.largest_for(*key)) is not None]
+        disturbed = any(c.code in DISTURBED for found in (one, other) for m in found.values() for c in m.cautions)
+        floor = max(max(known, default=ASSUMED_FLOOR), DISTURBED_FLOOR if disturbed else 0.0)
+    else:
+        floor = max([noise.floor_for(ahead.median, *key) or 0.0 for noise in noises], default=0.0)
+    together = first.run == second.run
+    rules = Rules(
+        MARGIN, 0.0, together, sessions=None if together else UNKNOWN_SESSIONS,
+        clocked=None if together else CLOCKED_SESSIONS, alpha=ALPHA / math.comb(contenders, 2),
+    )  # fmt: skip
+    return judge(Values.of_measurements(one, other), floor, rules).found.verdict == "slower"
 
 
 def ordered(contenders: Sequence[Contender], key: Key) -> list[int]:
@@ -131,7 +140,7 @@ def winner(contenders: Sequence[Contender], key: Key) -> int | None:
     if len(order) < 2 or challenged(contenders, key) or mixed(contenders, key):
         return None
     first = contenders[order[0]]
-    return order[0] if all(leads(first, contenders[i], key) for i in order[1:]) else None
+    return order[0] if all(leads(first, contenders[i], key, len(order)) for i in order[1:]) else None
 
 
 def challenged(contenders: Sequence[Contender], key: Key) -> bool:
@@ -238,7 +247,7 @@ def _entrants(source: Source) -> dict[tuple[Any, ...], Entrants]:
                 continue
             key = (record.task.case.id, record.task.settings.threads, chip(facts))
             entrants, way = found.setdefault(key, {}), (record.task.backend, record.task.implementation)
-            contender = Contender(one, run, _floor(one, source))
+            contender = Contender(one, run, source.noise.get(record.environment))
             if way not in entrants or (not _is_settled(entrants[way]) and _is_settled(contender)):
                 entrants[way] = contender
     for run, record in nowhere:
@@ -261,12 +270,6 @@ def _by_task(records: Iterable[Record]) -> list[tuple[Record, ...]]:
     return [tuple(group) for group in found.values()]
 
 
-def _floor(records: Sequence[Record], source: Source) -> float | None:
-    noise, measurement = source.noise.get(records[0].environment), records[0].measurement()
-    seconds = median(measurement.samples) if measurement else 0.0
-    return noise.floor_for(seconds) if noise and seconds > 0 else None
-
-
 def _place(entrants: Entrants, source: Source) -> RankedCase | None:
     """Rank one case; None if no contender was measured and verified."""
     names, contenders = list(entrants), list(entrants.values())
@@ -275,7 +278,7 @@ def _place(entrants: Entrants, source: Source) -> RankedCase | None:
     if not key or not order:
         return None
     first = contenders[order[0]]
-    behind = {i: leads(first, contenders[i], key) for i in order[1:]}
+    behind = {i: leads(first, contenders[i], key, len(order)) for i in order[1:]}
     ranked = [_rank_one(contenders[i], first, key, behind=behind.get(i, False)) for i in order]
     task, facts = first.records[0].task, source.environments[first.records[0].environment]
     top = ranked[0]

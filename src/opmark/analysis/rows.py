@@ -43,7 +43,7 @@ from opmark.schema.measurement import PREEMPTED
 from opmark.schema.record import COUNTED, FAILED, Overlap, Status, StoredFigure, severity
 from opmark.schema.record_head import RecordHead
 from opmark.schema.task import key_across_processes
-from opmark.stats import log_interval
+from opmark.stats import geometric_mean, log_interval
 from opmark.stats.measurement import SampledFigure, Summary, figure_of, join_figures
 from opmark.units import percent, seconds
 
@@ -74,7 +74,8 @@ class Timing(Struct, frozen=True):
     cache: Cache
     unit: str
     median: float | None
-    """Seconds or joules per call; for several processes, the median of their medians. None: there is no number."""
+    """Seconds or joules per call; for several processes, the geometric mean of their medians. None: there is no
+    number."""
     low: float | None
     high: float | None
     """Ends of its interval."""
@@ -554,7 +555,7 @@ def _timing(quantity: str, cache: Cache, figures: Sequence[StoredFigure], *, sev
     if not medians:
         told = _unique(codes_over_processes(codes, 0, 0.0))
         return Timing(quantity, cache, unit, None, None, None, count, len(figures), told)
-    centre = median(medians)
+    centre = geometric_mean(medians)
     if len(medians) == 1:
         only = next(figure for figure in figures if figure.median == medians[0])
         told = _unique(codes_over_processes(codes, 1, 0.0))

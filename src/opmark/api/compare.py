@@ -148,7 +148,8 @@ def compare(request: CompareRequest) -> Compared:
     """Tell case by case whether B is faster than A, slower, the same, or undecided.
 
     A and B are each a run (its id, the beginning of it, its label, `LABEL~1`), a store (`other.db`, `other.db::RUN`,
-    `postgresql://...::RUN`), or a backend or an interpreter of one run: of `run`, or of the last one.
+    `postgresql://...::RUN`), or a backend or an interpreter of one run: of `run`, or of the last one. `drift` is how
+    far apart two sessions of the same code may be; by default their spread is estimated from stored runs.
     """
     return compare_request(request)
 

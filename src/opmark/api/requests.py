@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_args, 
 from opmark.errors import nearest
 from opmark.schema.comparison import FAIL_ON
 from opmark.schema.options import (
+    DEFAULT_COMPILE_TIMEOUT,
     DEFAULT_RETRIES,
     DEFAULT_TIMEOUT,
     LONGEST,
@@ -50,6 +51,18 @@ _RETRIES = Option(
 )
 _FEWER_THREADS = Option("Measure what stays disturbed once more, with half of its threads.")
 _MAKE = Option("A command to run in a revision's files first, as in 'make -C kernels'.")
+
+_PROCESSES = Option(
+    f"Processes per side at most. [default: {', '.join(map(str, STAGES))} until it is decided]",
+    least=2, most=STAGES[-1], example="10",
+)  # fmt: skip
+_BUDGET = Option(
+    "Seconds after which no further pair of processes is started.",
+    above=0, most=LONGEST, unit="seconds", example="900",
+)  # fmt: skip
+_MARGIN = Option(
+    "Differences up to this are called the same: 0.01 or 1%.", least=0, unit="a share", form="share", example="3%"
+)
 
 P = ParamSpec("P")
 RequestT = TypeVar("RequestT")
@@ -172,25 +185,9 @@ class TurnOptions(MeasureOptions):
     """How to measure two sides in turns: short processes, because more samples of one process do not help."""
 
     effort: Annotated[str, _EFFORT] = "quick"
-    processes: Annotated[
-        int | None,
-        Option(
-            f"Processes per side at most. [default: {', '.join(map(str, STAGES))} until it is decided]",
-            least=2, most=STAGES[-1], example="10",
-        ),
-    ] = None  # fmt: skip
-    budget: Annotated[
-        float,
-        Option(
-            "Seconds after which no further pair of processes is started.",
-            above=0, most=LONGEST, unit="seconds", example="900",
-        ),
-    ] = 900.0  # fmt: skip
-    margin: Annotated[
-        float,
-        Option("Differences up to this are called the same: 0.01 or 1%.", least=0, unit="a share", form="share",
-               example="3%"),
-    ] = MARGIN  # fmt: skip
+    processes: Annotated[int | None, _PROCESSES] = None
+    budget: Annotated[float, _BUDGET] = 900.0
+    margin: Annotated[float, _MARGIN] = MARGIN
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -284,6 +281,43 @@ class CheckRequest(StoreOptions, MeasureOptions, Selection):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class JudgeRequest(OptionSet):
+    """`opmark judge`"""
+
+    candidate: Annotated[
+        str, Option("The function to judge: FILE.py:FUNCTION or MODULE:FUNCTION.", argument="CANDIDATE")
+    ] = field(kw_only=False)  # fmt: skip
+    like: Annotated[str, Option("The operator that it computes, as in `opmark list ops`.")] = ""
+    params: Annotated[
+        Mapping[str, Any] | None, Option("NAME=VALUE: parameters of the operator.", ("-p", "--param"), form="params")
+    ] = None
+    size: Annotated[str, Option("small, typical, large: a preset. [default: typical, without parameters]")] = ""
+    backend: Annotated[
+        str, Option("Whose tensors it takes: torch-cpu, torch-cuda, numpy-cpu, jax-cpu. [default: torch-cpu]")
+    ] = ""  # fmt: skip
+    baseline: Annotated[
+        str, Option("What to compare with: an implementation, or FILE.py:FUNCTION. [default: the backend's first]")
+    ] = ""
+    threads: Annotated[
+        int | None, Option("Threads that it may use. [default: all cores]", least=1, most=MOST_THREADS, example="4")
+    ] = None
+    effort: Annotated[str, _EFFORT] = "standard"
+    processes: Annotated[int | None, _PROCESSES] = None
+    budget: Annotated[float, _BUDGET] = 900.0
+    margin: Annotated[float, _MARGIN] = MARGIN
+    timeout: Annotated[
+        float, Option("Seconds that a call may take.", above=0, most=LONGEST, unit="seconds", example="60")
+    ] = DEFAULT_TIMEOUT
+    compile_timeout: Annotated[
+        float, Option("Seconds that loading it may take.", above=0, most=LONGEST, unit="seconds", example="300")
+    ] = DEFAULT_COMPILE_TIMEOUT
+    db: Annotated[PathLike | None, _DB] = None
+    on_pair: Callable[[int, int], None] = lambda pair, until: None
+    """Called with the number of the pair of processes that begins, and the number after which there may be a
+    verdict."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CompareOptions(OptionSet):
     """How stored runs are compared."""
 
@@ -299,10 +333,10 @@ class CompareOptions(OptionSet):
                form="share", example="3%"),
     ] = MARGIN  # fmt: skip
     drift: Annotated[
-        float,
-        Option("How far apart two sessions of the same code may be; 0 where clocks are locked.", least=0, below=1,
-               unit="a share", form="share", example="3%"),
-    ] = DRIFT  # fmt: skip
+        float | None,
+        Option("How far apart two sessions of the same code may be; 0 where clocks are locked. [default: estimated "
+               "from stored runs]", least=0, below=1, unit="a share", form="share", example="3%"),
+    ] = None  # fmt: skip
     unlike: Annotated[bool, Option("Also where the machines are not alike.")] = False
     db: Annotated[PathLike | None, _DB] = None
 

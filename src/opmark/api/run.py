@@ -51,13 +51,16 @@ def plan_request(request: PlanRequest) -> Plan:
     return plan_cases(select_cases(request, request.seed), request)
 
 
-def plan_cases(selected: SelectedCases, options: MeasureOptions) -> Plan:
-    """Make the plan for selected cases."""
+def plan_cases(selected: SelectedCases, options: MeasureOptions, *, alone: bool = False) -> Plan:
+    """Make the plan for selected cases. `alone`: functions that the options name do not run beside others."""
     settings = settings_for(options)
     names = split_names(options.backend) or default_backends(selected.cases)
     chosen, absent = select_backends(names, split_names(options.python))
     shared = not as_list(options.threads) and not os.environ.get("OMP_NUM_THREADS")
-    whole = make_plan(selected.cases, chosen, settings, by_device=options.processes is None, divided=shared)
+    whole = make_plan(
+        selected.cases, chosen, settings, by_device=options.processes is None, divided=shared,
+        impl=split_names(options.impl), alone=alone,
+    )  # fmt: skip
     notes = (*selected.left_out, *absent)
     source = selected.source
     if source is None:

@@ -34,7 +34,12 @@ COMMANDS = {
     "ab": (
         "ab",
         "Measure two sides in turns that differ in one thing; is B faster or slower?"
-        "\n\n--backend, --python or --threads with two values, --env, --rev or --same says what A and B are.",
+        "\n\n--backend, --impl, --python or --threads with two values, --env, --rev or --same says what A and B are.",
+    ),
+    "judge": (
+        "judge",
+        "Judge a kernel that nobody trusts: is it correct, and faster than a baseline? Exit code 1 if not accepted."
+        "\n\nIt runs in a process of its own, without a way to the clock, the reference or the verdict.",
     ),
     "bisect": (
         "bisect", "Which commit made it slower? `git bisect` with a measured verdict, in a worktree of its own."

@@ -66,7 +66,7 @@ def _parameter(found: OptionField) -> inspect.Parameter:
     if found.form in _LISTS:
         kind, default = list[str] | None, None
     elif found.form == "share":
-        kind, default = str, f"{100 * default:g}%"
+        kind, default = (str | None, None) if default is None else (str, f"{100 * default:g}%")
     elif found.form == "path":
         kind = Path | None
     elif found.form == "yaml" or str in found.members:
@@ -100,7 +100,7 @@ def make_request(request: type, given: Mapping[str, Any]) -> Any:
         elif found.form == "share":
             values[name] = share(text, found.flag.removeprefix("--"))
         elif found.form == "params":
-            values[name] = requests.parse_params(split(given["ops"] or []), text)
+            values[name] = requests.parse_params(split(given["ops"] or []) if "ops" in given else [given["like"]], text)
         elif found.form == "yaml":
             values[name] = requests.parse_call(name, text)
         else:
@@ -145,6 +145,7 @@ def reference_page() -> str:
         ("`ab` alone", requests.ABRequest),
         ("`bisect` alone", requests.BisectRequest),
         ("`check` alone", requests.CheckRequest),
+        ("`judge`", requests.JudgeRequest),
     )
     lines = [
         "# Options of the commands that measure",
@@ -165,9 +166,10 @@ def reference_page() -> str:
 
 
 def _reference_row(found: OptionField) -> str:
-    flags = "OPERATOR ..." if found.name == "ops" else ", ".join(found.option.flags or (found.flag,))
+    named = ", ".join(found.option.flags or (found.flag,))
+    flags = "OPERATOR ..." if found.name == "ops" else found.option.argument or named
     in_help = re.search(r" ?\[default: (.*)\]", found.option.help)
-    default = in_help[1] if in_help else "" if found.default in (None, "", ()) else str(found.default)
+    default = in_help[1] if in_help else "" if found.default in (None, "", (), MISSING) else str(found.default)
     meaning = found.option.help.replace(in_help[0], "") if in_help else found.option.help
     return "| " + " | ".join(
         text.replace("|", "\\|") for text in (f"`{flags}`", f"`{found.name}`", default, found.option.range, meaning)

@@ -17,6 +17,7 @@ from opmark.errors import Unsupported
 from opmark.plugin.instruments import DeviceClock, MemoryProbe, Sensors, Timer
 from opmark.plugin.operator import Launch
 from opmark.plugin.process_group import Announce, ProcessGroup, World
+from opmark.plugin.shared_memory import Arena
 from opmark.schema import Cost, Status, TensorSpec
 from opmark.schema.tensor import DTYPES
 
@@ -39,8 +40,9 @@ def make_values(spec: TensorSpec, seed: int) -> Any:
     return array
 
 
-def draw_values(spec: TensorSpec, seed: int) -> Any:
-    """Return a new C-contiguous array with the values of a spec; equal seeds give equal values.
+def draw_values(spec: TensorSpec, seed: int, block: int = BLOCK) -> Any:
+    """Return a new C-contiguous array with the values of a spec; equal seeds give equal values. An array of more than
+    `block` elements repeats them.
 
     Its element type is that of the spec if NumPy has it, and float32 for floats that NumPy lacks or draws only by
     rounding (float16, bfloat16, 8 bits). The caller has to cast these, and also the values of a spec with `make`, which
@@ -55,17 +57,17 @@ def draw_values(spec: TensorSpec, seed: int) -> Any:
     real: Any = "float64" if wide else "float32"
     own = {"float": real, "complex": "complex128" if wide else "complex64"}
     flat = np.empty(spec.shape, own.get(kind, spec.dtype)).reshape(-1)
-    # The block is drawn where it belongs, so that nothing but the tensor itself takes memory.
-    block = flat[:BLOCK]
+    # The values are drawn where they belong, so that nothing but the tensor itself takes memory.
+    drawn = flat[:block]
     if kind in own:
-        values = block.view(real)
+        values = drawn.view(real)
         generator.random(out=values, dtype=real)
         values *= spec.high - spec.low
         values += spec.low
     else:
-        block[...] = generator.integers(int(spec.low), int(spec.high), block.shape, dtype=spec.dtype)
-    for start in range(BLOCK, flat.size, BLOCK):
-        flat[start : start + BLOCK] = block[: flat.size - start]
+        drawn[...] = generator.integers(int(spec.low), int(spec.high), drawn.shape, dtype=spec.dtype)
+    for start in range(block, flat.size, block):
+        flat[start : start + block] = drawn[: flat.size - start]
     return flat.reshape(spec.shape)
 
 
@@ -137,6 +139,9 @@ class BackendInfo:
     """Frameworks whose implementations it uses if its own has none, in this order. See Backend.operands."""
     lacks: Mapping[str, str] = field(default_factory=dict)
     """Reasons by operator why this engine cannot run it, although its framework has an implementation."""
+    shares: str = ""
+    """`module:Class`, a class derived from SharedTensors, with which a process takes its tensors from memory that it
+    shares with the judge; empty if candidates cannot be judged on this backend."""
     views: bool = True
     """Whether operators that the catalogue marks as views return views; a framework that never shares memory copies."""
     callables: bool = True
@@ -428,6 +433,10 @@ class Backend(ABC):
         return None
 
     # Several processes, and profilers.
+
+    def arena(self, nbytes: int) -> Arena | None:
+        """Return memory of the device that another process can open; None if that is the memory of the host."""
+        return None
 
     def join(self, world: World, announce: Announce) -> ProcessGroup:
         """Join a process group, for a framework with communication operators."""

@@ -283,6 +283,23 @@ def format_params(case: Case, known: Mapping[str, Param], called: str = "") -> s
     return " ".join(parts)
 
 
+def param_options(case: Case, known: Mapping[str, Param]) -> list[str]:
+    """Return the options that give a case its parameters on a command line: `-p shape=4x4`, or `--args ...` for a
+    callable. Those with their default values are left out, except for element types, of which a size may have
+    several."""
+    if {"args", "kwargs"} <= set(case.params):
+        given = ((name, case.params.get(name)) for name in ("args", "kwargs", "build"))
+        return [word for name, value in given if value for word in (f"--{name}", msgspec.json.encode(value).decode())]
+    options = []
+    for name, value in case.params.items():
+        param = known.get(name)
+        if param is None or param.required or param.kind == "dtype" or value != param.default:
+            listed = "x".join(map(str, value)) if isinstance(value, list) and value else None
+            text = listed or (value if isinstance(value, str) else msgspec.json.encode(value).decode())
+            options += ["-p", f"{name}={text}"]
+    return options
+
+
 def _names_ranks(param: Param) -> bool:
     return param.kind == "rank" and param.name in _ALWAYS
 

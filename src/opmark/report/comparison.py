@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -139,10 +140,18 @@ def _side_name(name: str, run: str) -> str:
 def _describe_method(compared: Compared) -> str:
     if compared.paired:
         return "measured in turns"
-    if compared.clocked:
-        return "two sessions, by time and by cycles"
-    apart = f"which may differ by {percent(compared.drift)} for the same code" if compared.drift else "clocks locked"
-    return f"two sessions, {apart}"
+    if compared.runs[0] == compared.runs[1]:
+        itself = all(a == b for a, b in (pair.where for pair in compared.pairs))
+        return "a run with itself" if itself else "one process each, in one run"
+    return f"two sessions, {'by time and by cycles, ' if compared.clocked else ''}{_describe_sessions(compared)}"
+
+
+def _describe_sessions(compared: Compared) -> str:
+    if compared.sessions is None:
+        return f"which may differ by {percent(compared.drift)} for the same code" if compared.drift else "clocks locked"
+    spread = f"{percent(compared.drift)} for the same code"
+    stored = f"from {count_noun(compared.sessions, 'stored run')}" if compared.sessions else "assumed"
+    return f"which spread by {spread} ({stored})"
 
 
 def differences(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
@@ -165,14 +174,29 @@ def footer(compared: Compared) -> Iterator[str]:
             f"WARNING: {count_noun(unchecked, 'case')} unchecked: nothing has verified the result of a side, and what "
             "is wrong may be fast; `opmark show` says why"
         )
+    yield from in_turns_lines(compared)
     yield f"B/A above 1 is slower; intervals hold in {1 - ALPHA:.0%} of comparisons; {_describe_margin(compared)}"
+
+
+def in_turns_lines(compared: Compared) -> Iterator[str]:
+    """Yield the command that decides what two sessions leave undecided, for the case with the largest difference."""
+    open_ = [pair for pair in compared.pairs if pair.verdict == "undecided" and pair.ratio]
+    if not open_ or compared.runs[0] == compared.runs[1] or compared.paired:
+        return
+    typed = [pair for pair in open_ if pair.in_turns]
+    if not typed:
+        yield f"{len(open_)} undecided; measure in turns: `opmark ab`, where both sides can still be run"
+        return
+    widest = max(typed, key=lambda pair: abs(math.log(pair.ratio or 1.0)))
+    which = "" if len(open_) == 1 else ", the largest difference first"
+    yield f"{len(open_)} undecided; measure in turns{which}: {widest.in_turns}"
 
 
 def _describe_margin(compared: Compared) -> str:
     if compared.resolution is None:
         return f"up to {percent(compared.margin)} is called the same"
-    drift = f"two sessions may drift by {percent(compared.drift)}"
-    return f"up to {percent(compared.resolution)} is called the same: {drift}"
+    why = f"two sessions may drift by {percent(compared.drift)}" if compared.sessions is None else "two sessions differ"
+    return f"up to {percent(compared.resolution)} is called the same: {why}"
 
 
 def summary(compared: Compared) -> str:

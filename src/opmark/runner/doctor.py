@@ -34,7 +34,7 @@ from opmark.schema import (
 )
 from opmark.schema.machine import Floor, NoiseFloor, chip
 from opmark.schema.options import MeasureOptions
-from opmark.schema.record import MEASURED, utc_now
+from opmark.schema.record import COUNTED, MEASURED, utc_now
 from opmark.stats import noise, relative_deviation
 from opmark.stats.verdict import ALPHA, compare_pairs, rank_sum_p
 from opmark.units import seconds
@@ -128,12 +128,20 @@ def self_test(
     environments: list[Environment] = []
     started = utc_now()
     options = WorkerOptions(timeout, say=say, keep=environments.append)
-    records = list(run_plan(make_plan(cases, [backend], settings), options))
+    # In the order of the processes: what was disturbed has been measured again at the end.
+    records = sorted(
+        run_plan(make_plan(cases, [backend], settings), options), key=lambda record: record.task.settings.process
+    )
     facts = environments[0].facts if environments else {}
     labelings = _labelings(processes // 2)
     floors = [
-        _floor(case, [m for r in records if r.task.case == case and (m := r.measurement())], labelings)
+        _floor(
+            case,
+            [m for r in records if r.task.case == case and r.status in COUNTED and (m := r.measurement(*key))],
+            labelings,
+        )
         for case in cases
+        for key in dict.fromkeys((m.quantity, m.cache) for r in records if r.task.case == case for m in r.measurements)
     ]
     found = [floor for floor in floors if floor]
     if not found:
@@ -151,11 +159,13 @@ def _labelings(pairs: int) -> list[tuple[bool, ...]]:
 
 
 def _floor(case: Case, found: Sequence[Measurement], labelings: Sequence[tuple[bool, ...]]) -> Floor | None:
-    """None where it could not be measured in every process."""
+    """Return the floor of one quantity; None if it could not be measured in every process."""
     pairs = len(labelings[0])
     if len(found) < 2 * pairs:
         return None
     medians = [median(m.samples) for m in found]
+    if min(medians) <= 0:  # nothing to see on this clock
+        return None
     # Of ABBA ABBA ..., neighbours are the pairs.
     couples = [(2 * i, 2 * i + 1) for i in range(pairs)]
     verdicts = naive = 0
@@ -174,4 +184,6 @@ def _floor(case: Case, found: Sequence[Measurement], labelings: Sequence[tuple[b
         within=median([noise(m.samples) for m in found]),
         verdicts=verdicts,
         naive=naive,
+        quantity=found[0].quantity,
+        cache=found[0].cache,
     )

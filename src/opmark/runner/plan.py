@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace as replace_fields
 
 from opmark.errors import InvalidParameter, UserError
 from opmark.hardware.host import affinity
-from opmark.plugin import BackendInfo, Operator
+from opmark.plugin import BackendInfo, Implementation, Operator
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import implementations
 from opmark.plugin.registry import operator as find_operator
@@ -31,8 +32,9 @@ from opmark.schema import (
     Task,
 )
 from opmark.schema.case import content_id
-from opmark.schema.options import MOST_THREADS, MeasureOptions, as_list, split_names
+from opmark.schema.options import MOST_THREADS, MeasureOptions, as_list, names_function, split_names
 from opmark.units import count_noun
+from opmark.worker.functions import implementation_of
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,16 @@ def make_plan(
     *,
     by_device: bool = False,
     divided: bool = False,
+    impl: Sequence[str] = (),
+    alone: bool = False,
 ) -> Plan:
     """Make the tasks of all cases on all backends, in the order in which they run.
 
-    `by_device`: use fewer processes on a device and for several ranks than on a CPU. `divided`: let the ranks of a host
-    share its threads.
+    `impl`: implementations to use, by label, and functions of the user; unless they stand `alone`, functions without a
+    label run beside all implementations. `by_device`: use fewer processes on a device and for several ranks than on a
+    CPU. `divided`: let the ranks of a host share its threads.
     """
+    choice = _ImplementationChoice(impl, alone=alone)
     tasks, skipped = [], []
     ranks_of = {case.id: rank_count(case) for case in cases}
     for name in dict.fromkeys(backends):
@@ -103,7 +109,7 @@ def make_plan(
                 own = setting
                 if divided and ranks:
                     own = replace_fields(setting, threads=max(1, setting.threads // ranks))
-                for planned in _plan_case(case, info, own, missing):
+                for planned in _plan_case(case, info, own, missing, choice):
                     if isinstance(planned, Record):
                         skipped.append(planned)
                     else:
@@ -122,12 +128,35 @@ def rank_count(case: Case) -> int:
     return find_operator(case.op).processes(case.params)
 
 
-def _plan_case(case: Case, info: BackendInfo, settings: Settings, missing: str | None) -> Iterator[Task | Record]:
+class _ImplementationChoice:
+    """Chooses the implementations of an operator on a backend. Functions of the user are not imported."""
+
+    def __init__(self, names: Sequence[str], *, alone: bool) -> None:
+        self._functions = [name for name in names if names_function(name)]
+        self._labels = [name for name in names if not names_function(name)]
+        self._all = not (self._labels or (self._functions and alone))
+        for name in self._functions:
+            place = name.rpartition(":")[0]
+            if place.endswith(".py") and not Path(place).is_file():
+                raise UserError(f"--impl: there is no file {place}", "as in --impl kernels.py:softmax")
+
+    def choose(self, operator: Operator, info: BackendInfo) -> list[Implementation]:
+        known = [one for one in implementations(operator, info) if self._all or one.label in self._labels]
+        return known + [implementation_of(name, info.framework) for name in self._functions]
+
+    def why_none(self, operator: Operator, info: BackendInfo) -> str:
+        wanted = "" if self._all else f" `{', '.join(self._labels)}`"
+        return f"`{operator.name}` has no implementation{wanted} for {info.framework}"
+
+
+def _plan_case(
+    case: Case, info: BackendInfo, settings: Settings, missing: str | None, choice: _ImplementationChoice
+) -> Iterator[Task | Record]:
     """Yield a task for each implementation, or a record of why it cannot run."""
     operator = find_operator(case.op)
-    found = implementations(operator, info)
+    found = choice.choose(operator, info)
     if not found:
-        reason = missing or f"`{operator.name}` has no implementation for {info.framework}"
+        reason = missing or choice.why_none(operator, info)
         yield Record(Task(case, info.name, "", settings), "skipped", reason)
     for implementation in found:
         task = Task(case, info.name, implementation.label, settings)

@@ -46,10 +46,12 @@ class Pairing(Struct, frozen=True):
     note: str = ""
     """Why there is no ratio, or what makes it doubtful."""
     statuses: tuple[Status, Status] = ("ok", "ok")
+    in_turns: str = ""
+    """Command that measures an undecided case of two sessions in turns."""
 
 
 class Geomean(Struct, frozen=True):
-    """Geometric mean over all cases that have a ratio."""
+    """Geometric mean over all cases that have a ratio. If it has no interval, that is from 0 to infinity."""
 
     ratio: float
     low: float
@@ -67,7 +69,8 @@ class Compared(Struct, frozen=True):
     margin: float
     """Differences up to this fraction count as the same."""
     drift: float
-    """How far apart two sessions of the same code may be; 0 if both sides are of one session."""
+    """How far apart two sessions of the same code may be, if that was given; else the standard deviation of sessions,
+    which is a part of the intervals: the largest of any case. 0 if both sides are of one session."""
     pairs: tuple[Pairing, ...]
     geomean: Geomean | None
     only: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
@@ -77,7 +80,10 @@ class Compared(Struct, frozen=True):
     resolution: float | None = None
     """Largest difference that may be called the same, where it is more than the margin because sessions drift."""
     clocked: bool = False
-    """Whether every case was judged in clock cycles, so that no drift had to be allowed for."""
+    """Whether every case was judged in clock cycles too, so that the clock is no part of what sessions differ by."""
+    sessions: int | None = None
+    """Number of stored runs that `drift` was estimated from; 0: it is assumed. None if it was given, or if both sides
+    are of one session."""
 
     def counts(self) -> Counter[Verdict]:
         return Counter(pair.verdict for pair in self.pairs)

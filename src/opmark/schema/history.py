@@ -60,7 +60,10 @@ class LevelChange(Struct, frozen=True):
     differing: dict[str, tuple[Any, Any]] = {}
     """Facts of the environment that changed with the level: a version, a driver, a variable."""
     sure: bool = True
-    """False if chance alone may have made it, given the number of series that were examined."""
+    """False if it is not settled, or if chance alone may have made it, given the number of series that were
+    examined."""
+    settled: bool = True
+    """False if it may be a state of the machine that lasts for some runs, or wandering."""
 
     @property
     def direction(self) -> Direction:
@@ -92,6 +95,10 @@ class History(Struct, frozen=True):
     """Relative spread between processes that run the same code on this machine; 0 where it is not known."""
     warning: bool = False
     """The newest runs stand out, but are too few to call it a change yet."""
+    states: tuple[float, float] | None = None
+    """The two levels between which it goes to and fro; then it has no changes."""
+    drift: float | None = None
+    """The last value over the first, along the line by which it slowly drifts; then it has no changes."""
 
     @property
     def last(self) -> float:
@@ -115,3 +122,9 @@ class Histories(Struct, frozen=True):
     """Number of changes that chance alone may have made, given the number of series."""
     by_chance: float = 0.0
     """Expected number of series that are listed although nothing changed."""
+    unsettled: int = 0
+    """Number of changes that may be states of the machine."""
+    drifting: int = 0
+    """Number of series that slowly drift."""
+    alternating: int = 0
+    """Number of series that go to and fro between two states."""

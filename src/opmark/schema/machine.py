@@ -187,6 +187,9 @@ class Floor(Struct, frozen=True):
     """Number of labelings (see NoiseFloor) in which a difference was called."""
     naive: int = 0
     """The same number for a naive test that takes samples, not processes, as independent."""
+    quantity: str = ""
+    cache: str = ""
+    """What was measured, and the state of the caches; empty in findings of 0.8, which were of the headline."""
 
 
 class NoiseFloor(Struct, frozen=True):
@@ -209,13 +212,16 @@ class NoiseFloor(Struct, frozen=True):
     def naive_verdicts(self) -> float:
         return sum(floor.naive for floor in self.floors) / max(1, self.labelings * len(self.floors))
 
-    @property
-    def largest(self) -> float:
-        """The largest floor, for a case of which nothing else is known."""
-        return max((floor.between for floor in self.floors), default=0.0)
+    def largest_for(self, quantity: str, cache: str) -> float | None:
+        """Return the largest floor of a quantity, for a case of which nothing else is known; None if it was not
+        measured."""
+        return max((floor.between for floor in self._of(quantity, cache)), default=None)
 
-    def floor_for(self, seconds: float) -> float:
-        """Return the floor of the case whose time is nearest by factor; 0 if no case has a time."""
-        timed = [floor for floor in self.floors if 0 < floor.seconds < inf]
+    def floor_for(self, seconds: float, quantity: str, cache: str) -> float | None:
+        """Return the floor of the case whose time is nearest by factor; None if the quantity was not measured."""
+        timed = [floor for floor in self._of(quantity, cache) if 0 < floor.seconds < inf]
         nearest = min(timed, key=lambda floor: abs(log(floor.seconds) - log(seconds)), default=None)
-        return nearest.between if nearest else 0.0
+        return nearest.between if nearest else None
+
+    def _of(self, quantity: str, cache: str) -> list[Floor]:
+        return [floor for floor in self.floors if (floor.quantity, floor.cache) in ((quantity, cache), ("", ""))]

@@ -216,6 +216,13 @@ class MeasureOptions(OptionSet):
         Names,
         Option("Interpreters to run the backends in, by path or as in `opmark env list`; each in turn."),
     ] = ()
+    impl: Annotated[
+        Names,
+        Option(
+            "Implementations by name, or functions as FILE.py:FUNCTION; functions alone run beside the built-in ones. "
+            "[default: all that the backend has]"
+        ),
+    ] = ()
     threads: Annotated[
         Numbers,
         Option(
@@ -296,6 +303,12 @@ class StoreOptions(OptionSet):
 def split_names(value: Names) -> list[str]:
     """The names in a text with commas between them, or those of a list."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else list(value)
+
+
+def names_function(name: str) -> bool:
+    """Return whether the name of an implementation means a function of the user: `FILE.py:FUNCTION` or
+    `MODULE:FUNCTION`."""
+    return ":" in name
 
 
 def as_list(value: Numbers) -> list[int]:

@@ -95,26 +95,27 @@ _settings_json: dict[bytes, str] = {}
 """Cache of settings as JSON with sorted keys, by their fast encoding: a run has few settings, but an id per record."""
 
 
-_IN_EVERY_ID: dict[type[Struct], frozenset[str]] = {
-    Settings: frozenset(
-        {"threads", "effort", "sampling", "seed", "verify", "quantities", "caches", "mode", "timer", "process"}
-    ),
-    Sampling: frozenset(
-        {"warmup_min", "warmup_max", "warmup_agreement", "sample_time", "min_samples", "min_time", "max_time", "rel_ci",
-         "warmup", "samples"}
-    ),
-}  # fmt: skip
+_SETTINGS_IN_EVERY_ID = frozenset(
+    {"threads", "effort", "sampling", "seed", "verify", "quantities", "caches", "mode", "timer", "process"}
+)
+_SAMPLING_IN_EVERY_ID = frozenset(
+    {"warmup_min", "warmup_max", "warmup_agreement", "sample_time", "min_samples", "min_time", "max_time", "rel_ci",
+     "warmup", "samples"}
+)  # fmt: skip
 """Fields that task ids have contained from the start. A field that is added later is in an id only where it is not the
 default, so that old runs can still be resumed, joined and looked up."""
 
 
-def _identity(struct: Struct) -> dict[str, Any]:
-    """Return the part of settings, or of their rule for sampling, that a task id contains."""
-    always = _IN_EVERY_ID[type(struct)]
+def _identity(settings: Settings) -> dict[str, Any]:
+    """Return the part of settings that a task id contains."""
+    sampling = _fields_in_id(settings.sampling, _SAMPLING_IN_EVERY_ID)
+    return _fields_in_id(settings, _SETTINGS_IN_EVERY_ID) | {"sampling": sampling}
+
+
+def _fields_in_id(struct: Struct, always: frozenset[str]) -> dict[str, Any]:
     values = {one.name: (getattr(struct, one.name), one.default) for one in fields(struct)}
     kept = {name: value for name, (value, default) in values.items() if name in always or value != default}
-    inner = {name: _identity(value) for name, value in kept.items() if isinstance(value, Sampling)}
-    return {**to_builtins(kept), **inner}
+    return {name: to_builtins(value) for name, value in kept.items()}
 
 
 class Task(Struct, frozen=True):

@@ -1,4 +1,8 @@
-"""Find when a series of nightly values changed, by how much, and how sure that is. Equal series give equal answers."""
+"""Find when a series of nightly values changed, by how much, and how sure that is. Equal series give equal answers.
+
+A change is a step between two levels. A series that drifts, that goes to and fro between two states or that wanders has
+no levels, and so no change: it is called what it is.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +27,34 @@ MARGIN = 0.02
 FLOORS = 3
 """Steps up to this many noise floors are no change either."""
 
+LASTING = 60
+"""Nights that one of the two levels of a step has to have lasted, so that it is not one of the states in which the
+machine stays for some nights."""
+BOTH_LASTING = 80
+"""The same for both levels together."""
+LARGE = 0.10
+"""Steps from here on need no such level: states are not as far apart."""
+
 # Penalty of a further level in the first fit: this times the variance of a value times the logarithm of their number.
 # The steps that the fit finds are tested afterwards.
 _LEVEL_PENALTY = 2.0
-# Largest autocorrelation that is assumed; above it a series wanders and has no levels.
+# Largest autocorrelation that is assumed.
 _MAX_AUTOCORRELATION = 0.9
+# Autocorrelation around the levels from which on a series wanders and has no levels.
+_WANDERS = 0.7
+# Least number of moves between two levels that makes them states.
+_MOVES = 3
+# How much higher than any other move of the series a step has to be, also where no level has lasted by itself, and over
+# how many nights moves are taken.
+_PROMINENT = 1.5
+_MORE_PROMINENT = 2.0
+_MOVES_OVER = (10, 20)
+# Share of a step from which on a move away from its level ends the time that the level has lasted.
+_EXCURSION = 2 / 3
+# Values that a drift takes.
+_LEAST_DRIFT = 20
+# Standard errors below this come from rounding: the values are equal.
+_LEAST_ERROR = 1e-12
 # For an early warning: newest values that have to stand out, values that make the level (at most and at least), and
 # the modified z-score at which a value stands out.
 _NEWEST = 2
@@ -48,13 +75,41 @@ class Change(NamedTuple):
     """Ratio of `after` to `before`, with its interval of confidence 1 - ALPHA."""
     p: float
     """Probability that a series of this length without any change shows one as clear, at any index."""
+    settled: bool = True
+    """False if it may be one of the states that a machine is in for some nights, or wandering: no level beside it has
+    lasted, or the series has moved nearly as far elsewhere."""
+
+
+class States(NamedTuple):
+    """Two levels between which a series goes to and fro."""
+
+    low: float
+    high: float
+    moves: int
+
+
+class SeriesShape(NamedTuple):
+    """The way a series goes. At most one of its fields says something."""
+
+    changes: list[Change]
+    """In order of time."""
+    states: States | None = None
+    drift: float | None = None
+    """The end of the series over its beginning, along a straight line."""
 
 
 def change_points(values: Sequence[float], floor: float = 0.0, margin: float = MARGIN) -> list[Change]:
-    """Return all changes of level of at least the margin and three floors, in order of time.
+    """Return all changes of level of at least the margin and three floors, in order of time."""
+    return describe_series(values, floor, margin).changes
+
+
+def describe_series(values: Sequence[float], floor: float = 0.0, margin: float = MARGIN) -> SeriesShape:
+    """Return the changes of level, or else the two states or the drift of a series, if they are larger than the margin
+    and three floors.
 
     The first fit has as many levels as possible; then the least certain step is removed until all remaining steps are
-    certain. A step is tested by a t-test of the two stretches beside it, with the autocorrelation of the whole series.
+    certain. A step is tested by a t-test of the two stretches beside it, with and without a common trend, and with the
+    autocorrelation of the whole series.
     """
     import numpy as np
 
@@ -62,20 +117,81 @@ def change_points(values: Sequence[float], floor: float = 0.0, margin: float = M
     if wrong is not None:
         raise ValueError(f"values of a series have to be positive and finite, got {wrong}")
     if len(values) < 2 * SHORTEST:
-        return []
+        return SeriesShape([])
     every = np.log(np.asarray(values, dtype=float))
     kept, shortest = drop_outliers(every)
     logs = every[kept]
     least = math.log1p(max(margin, FLOORS * floor))
     places = segment(logs, shortest, _LEVEL_PENALTY * math.log(len(logs)) * deviation(logs) ** 2)
+    bounds = [0, *places, len(logs)]
+    states = _find_states([logs[begin:end] for begin, end in pairwise(bounds)], least)
+    if states:
+        return SeriesShape([], states=states)
+    stays = _list_stays(every, kept, bounds)
     while places:
         places = _refine(logs, shortest, places)
-        changes = _test_steps(logs, places)
-        doubtful = _weakest(changes, least)
-        if doubtful is None:
-            return [_restore_index(change, every, kept) for change in changes]
-        places = [place for place in places if place != doubtful]
-    return []
+        stretches = [logs[begin:end] for begin, end in pairwise([0, *places, len(logs)])]
+        carried = _autocorrelation([stretch - stretch.mean() for stretch in stretches])
+        steps = [_step(at, *pair, carried) for at, pair in zip(places, pairwise(stretches), strict=True)]
+        changes = []
+        for step in sorted(steps, key=lambda step: abs(step.height) / max(step.error, _FINEST)):
+            change = _test_step(step, carried, len(logs)) if abs(step.height) >= least else None
+            if change is None:
+                places = [place for place in places if place != step.at]
+                break
+            changes.append(change._replace(settled=_is_settled(step, stays)))
+        else:
+            if carried >= _WANDERS:
+                break
+            return SeriesShape([_restore_index(change, every, kept) for change in sorted(changes)])
+    return SeriesShape([], drift=_find_drift(logs, kept, least))
+
+
+def _find_states(stretches: Sequence[Values], least: float) -> States | None:
+    """Return the two levels that the stretches belong to by turns; None if there are more levels or too few moves."""
+    if len(stretches) <= _MOVES:
+        return None
+    means = [float(stretch.mean()) for stretch in stretches]
+    ordered = sorted(means)
+    gap, split = max((later - earlier, (later + earlier) / 2) for earlier, later in pairwise(ordered))
+    low, high = ([mean for mean in means if (mean > split) == upper] for upper in (False, True))
+    moves = sum((earlier > split) != (later > split) for earlier, later in pairwise(means))
+    if moves < _MOVES or gap < least / 2 or max(low) - min(low) > gap or max(high) - min(high) > gap:
+        return None
+    import numpy as np
+
+    values = np.concatenate(list(stretches))
+    levels = [float(np.median(values[(values > split) == upper])) for upper in (False, True)]
+    return States(exp(levels[0]), exp(levels[1]), moves) if levels[1] - levels[0] >= least else None
+
+
+def _find_drift(logs: Values, kept: NDArray[np.int_], least: float) -> float | None:
+    """Return the ratio of end to beginning of a series along its straight line; None if that may be level."""
+    import numpy as np
+
+    if len(logs) < _LEAST_DRIFT:
+        return None
+    line = np.column_stack([np.ones(len(logs)), (kept - kept.mean()) / (len(logs) - 1)])
+    rests = logs - line @ np.linalg.lstsq(line, logs, rcond=None)[0]
+    slope, error, freedom = _fit_last(logs, line, _autocorrelation([rests]))
+    total = slope * float(np.ptp(line[:, 1]))
+    return exp(total) if _chance(slope, error, freedom) < ALPHA and abs(total) >= least else None
+
+
+def _fit_last(logs: Values, columns: Values, carried: float) -> tuple[float, float, float]:
+    """Return the coefficient of the last column in the least squares fit, its standard error, and the degrees of
+    freedom, for values that are correlated from night to night."""
+    import numpy as np
+
+    first = math.sqrt(1 - carried**2)
+    whole = np.column_stack([columns, logs])
+    white = np.vstack([first * whole[:1], whole[1:] - carried * whole[:-1]])
+    known, values = white[:, :-1], white[:, -1]
+    inverse = np.linalg.inv(known.T @ known)
+    found = inverse @ known.T @ values
+    freedom = len(logs) - columns.shape[1]
+    variance = float(((values - known @ found) ** 2).sum()) / freedom
+    return float(found[-1]), math.sqrt(max(variance * float(inverse[-1, -1]), 0.0)), freedom
 
 
 def _restore_index(change: Change, every: Values, kept: NDArray[np.int_]) -> Change:
@@ -86,15 +202,6 @@ def _restore_index(change: Change, every: Values, kept: NDArray[np.int_]) -> Cha
     while at - 1 > last and (every[at - 1] > middle) == (change.ratio > 1):
         at -= 1
     return change._replace(at=at)
-
-
-def _weakest(changes: Sequence[Change], least: float) -> int | None:
-    """Return the place of the least certain change; if all are certain, of the smallest one if it is below `least`."""
-    unsure = max(changes, key=lambda change: change.p)
-    smallest = min(changes, key=lambda change: abs(math.log(change.ratio)))
-    if unsure.p >= ALPHA:
-        return unsure.at
-    return smallest.at if abs(math.log(smallest.ratio)) < least else None
 
 
 def _refine(logs: Values, shortest: int, places: Sequence[int]) -> list[int]:
@@ -109,29 +216,113 @@ def _refine(logs: Values, shortest: int, places: Sequence[int]) -> list[int]:
     return bounds[1:-1]
 
 
-def _test_steps(logs: Values, places: Sequence[int]) -> list[Change]:
-    import numpy as np
+class _Step(NamedTuple):
+    """A step between two stretches, in logarithms."""
 
-    bounds = [0, *places, len(logs)]
-    stretches = [logs[begin:end] for begin, end in pairwise(bounds)]
-    carried = _autocorrelation([stretch - np.mean(stretch) for stretch in stretches])
-    neighbours = zip(places, pairwise(stretches), strict=True)
-    return [_change(at, before, after, carried, len(logs)) for at, (before, after) in neighbours]
+    at: int
+    before: Values
+    after: Values
+    height: float
+    error: float
+    """Standard error of the height."""
+    freedom: float
 
 
-def _change(at: int, before: Values, after: Values, carried: float, looks: int) -> Change:
+def _step(at: int, before: Values, after: Values, carried: float) -> _Step:
     count = len(before) + len(after)
     squares = sum(float(((stretch - stretch.mean()) ** 2).sum()) for stretch in (before, after))
     # The number of independent values that the correlated ones are worth, less the two levels.
     freedom = max(1.0, count * (1 - carried**2) / (1 + carried**2) - 2)
     inflated = sum(_inflation(len(stretch), carried) / len(stretch) for stretch in (before, after))
     error = math.sqrt(squares / (count - 2) * inflated)
-    levels = [float(stretch.mean()) for stretch in (before, after)]
-    step = levels[1] - levels[0]
-    half = interval.quantile(1 - ALPHA / 2, freedom) * error
-    p = 2 * interval.tail(abs(step) / error, freedom) if error > 0 else float(step == 0)
-    low, ratio, high = (exp(step + offset) for offset in (-half, 0.0, half))
-    return Change(at, exp(levels[0]), exp(levels[1]), ratio, low, high, min(1.0, looks * p))
+    return _Step(at, before, after, float(after.mean() - before.mean()), error, freedom)
+
+
+class _Stay(NamedTuple):
+    """Nights that a series stayed near one value, by the first fit; or a night that was left out."""
+
+    mean: float
+    nights: int
+
+
+def _list_stays(every: Values, kept: NDArray[np.int_], bounds: Sequence[int]) -> list[_Stay]:
+    """Return the stretches between these bounds and the nights that were left out, in order of time."""
+    found: list[tuple[int, _Stay]] = []
+    for begin, end in pairwise(bounds):
+        inside, start = kept[begin:end], begin
+        # A night that was left out divides a stretch, so that it can end the time that a level has lasted.
+        for place in range(begin + 1, end + 1):
+            if place == end or kept[place] != kept[place - 1] + 1:
+                found.append((int(kept[start]), _Stay(float(every[inside].mean()), place - start)))
+                start = place
+    left = set(range(len(every))) - set(kept.tolist())
+    found += [(night, _Stay(float(every[night]), 1)) for night in left]
+    return [stay for _, stay in sorted(found)]
+
+
+def _is_settled(step: _Step, stays: Sequence[_Stay]) -> bool:
+    """Return whether one of the two levels of a step has lasted, or both together, anywhere in the series, and the step
+    stands out. A level lasts until an excursion nearly as far as the step; a single night off is one only if it is near
+    the other level."""
+    height = abs(step.height)
+    if height >= math.log1p(LARGE):
+        return _stands_out(step, _PROMINENT)
+    longest = [0, 0]
+    levels = float(step.before.mean()), float(step.after.mean())
+    for side, (level, other) in enumerate((levels, levels[::-1])):
+        lasted = 0
+        for stay in stays:
+            if stay.nights >= SHORTEST or abs(stay.mean - level) < _EXCURSION * height:
+                lasted = lasted + stay.nights if abs(stay.mean - level) < _EXCURSION * height else 0
+            elif abs(stay.mean - other) < (1 - _EXCURSION) * height:
+                lasted = 0
+            longest[side] = max(longest[side], lasted)
+    if max(longest) >= LASTING:
+        return _stands_out(step, _PROMINENT)
+    return sum(longest) >= BOTH_LASTING and _stands_out(step, _MORE_PROMINENT)
+
+
+def _stands_out(step: _Step, factor: float) -> bool:
+    """Return whether a step is higher than any other move of the stretches beside it, by a factor: a series that
+    wanders moves as far elsewhere. A move is the difference of two neighbouring means over so many nights, or over as
+    many as the shorter stretch has."""
+    import numpy as np
+
+    for nights in _MOVES_OVER:
+        width = min(len(step.before), len(step.after), nights)
+        farthest = 0.0
+        for stretch in (step.before, step.after):
+            if len(stretch) >= 2 * width:
+                sums = np.concatenate([[0.0], np.cumsum(stretch - stretch.mean())])
+                means = (sums[width:] - sums[:-width]) / width
+                farthest = max(farthest, float(np.max(np.abs(means[width:] - means[:-width]))))
+        if abs(float(step.after[:width].mean() - step.before[-width:].mean())) < factor * farthest:
+            return False
+    return True
+
+
+def _test_step(step: _Step, carried: float, looks: int) -> Change | None:
+    """Return the change, or None if chance or a drift may have made it. A drift has a step wherever it is cut, but
+    beside a trend nothing is left of it."""
+    import numpy as np
+
+    p = looks * _chance(step.height, step.error, step.freedom)
+    if p >= ALPHA:
+        return None
+    night = np.arange(len(step.before) + len(step.after))
+    trend = np.column_stack([np.ones(len(night)), night - night.mean(), night >= len(step.before)])
+    jump, error, freedom = _fit_last(np.concatenate([step.before, step.after]), trend, carried)
+    p = max(p, looks * _chance(jump, error, freedom))
+    if p >= ALPHA or jump * step.height < 0:
+        return None
+    half = interval.quantile(1 - ALPHA / 2, step.freedom) * step.error
+    low, ratio, high = (exp(step.height + offset) for offset in (-half, 0.0, half))
+    return Change(step.at, exp(float(step.before.mean())), exp(float(step.after.mean())), ratio, low, high, p)
+
+
+def _chance(height: float, error: float, freedom: float) -> float:
+    """Return the probability that a value without a step has one as high."""
+    return 2 * interval.tail(abs(height) / error, freedom) if error > _LEAST_ERROR else float(height == 0)
 
 
 def _autocorrelation(rests: Sequence[Values]) -> float:
@@ -142,7 +333,8 @@ def _autocorrelation(rests: Sequence[Values]) -> float:
     squares = sum(float((rest**2).sum()) for rest in rests)
     products = sum(float((rest[1:] * rest[:-1]).sum()) for rest in rests)
     count = sum(len(rest) for rest in rests)
-    found = products / squares + len(rests) / count if squares > 0 else 0.0
+    found = products / squares if squares > 0 else 0.0
+    found += (1 + 3 * max(found, 0.0)) * len(rests) / count if squares > 0 else 0.0
     return min(max(found, 0.0), _MAX_AUTOCORRELATION)
 
 
@@ -153,11 +345,12 @@ def _inflation(count: int, carried: float) -> float:
 
 
 def early_warning(values: Sequence[float], floor: float = 0.0, margin: float = MARGIN) -> bool:
-    """Return whether both newest values stand out on the same side; a change point would need more values."""
+    """Return whether both newest values stand out on the same side; a change point would need more values. A series
+    of two states has no level to stand out from."""
     older = list(values[:-_NEWEST])
-    changes = change_points(older, floor, margin) if older else []
-    level = [math.log(value) for value in older[changes[-1].at if changes else 0 :][-_LEVEL:]]
-    if len(level) < _LEAST_LEVEL:
+    shape = describe_series(older, floor, margin)
+    level = [math.log(value) for value in older[shape.changes[-1].at if shape.changes else 0 :][-_LEVEL:]]
+    if len(level) < _LEAST_LEVEL or shape.states:
         return False
     centre = median(level)
     reach = max(_STANDS_OUT * robust_deviation(level), math.log1p(max(margin, FLOORS * floor)))

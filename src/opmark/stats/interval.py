@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist, median
@@ -10,28 +11,64 @@ from typing import NamedTuple
 
 from opmark.stats.summary import exp
 
+# Samples beside the median from which on a correlation is estimated, its largest value, and the least that counts.
+_FEWEST_SIDES = 8
+_MOST_CARRIED = 0.95
+_LEAST_CARRIED = 1e-3
+
 
 class Interval(NamedTuple):
     low: float
     high: float
     coverage: float
-    """Probability that the true median lies inside, if samples are independent. Below 0.95 for fewer than 6 samples."""
+    """Probability that the true median lies inside. Below 0.95 for fewer than 6 samples, or than so many are worth."""
 
 
-def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
+def median_interval(values: Sequence[float], confidence: float = 0.95, inflation: float = 1.0) -> Interval:
     """Return the narrowest symmetric pair of order statistics that covers the median with at least `confidence`.
 
-    Fewer than 6 samples have no such pair; then it is the whole range, with a lower coverage.
+    Fewer than 6 samples have no such pair; then it is the whole range, with a lower coverage. `inflation` says how
+    much autocorrelation inflates the variance of the median (`median_inflation`): 1 for independent samples.
     """
     ordered = sorted(values)
     rank, coverage = _rank(len(ordered), confidence)
+    if inflation > 1:
+        middle, deviation = (len(ordered) - 1) / 2, math.sqrt(inflation * len(ordered)) / 2
+        # The correlation itself is known from so many independent samples only.
+        reach = quantile((1 + confidence) / 2, max(1, round(len(ordered) / inflation))) * deviation
+        rank = min(rank, max(0, round(middle - reach)))
+        if reach > middle:  # even the whole range is too narrow
+            coverage = min(coverage, 2 * _NORMAL.cdf(middle / deviation) - 1)
     return Interval(ordered[rank], ordered[-1 - rank], coverage)
 
 
-def relative_half_width(values: Sequence[float], confidence: float = 0.95) -> float:
-    """Return half the width of the interval over the median; infinite if there are too few samples."""
-    interval = median_interval(values, confidence)
-    centre = median(values)
+def median_inflation(samples: Sequence[float]) -> float:
+    """Return by how much autocorrelation inflates the variance of the median; `samples` are in the order taken.
+
+    Neighbours on the same side of the median more often than not are correlated. The share of such neighbours gives the
+    correlation of AR(1), which does not depend on outliers, and that gives the correlation at every distance.
+    """
+    centre = median(samples)
+    sides = [(value > centre) - (value < centre) for value in samples]
+    counted = sum(map(abs, sides))
+    if counted < _FEWEST_SIDES:
+        return 1.0
+    together = sum(map(operator.mul, sides, sides[1:])) / counted
+    # A median that is taken from the samples makes neighbours look less alike than they are.
+    together += (1 + max(together, 0.0)) / counted
+    carried = math.sin(min(max(together, 0.0), _MOST_CARRIED) * math.pi / 2)
+    total, power = 1.0, carried
+    while power > _LEAST_CARRIED:
+        total += 4 / math.pi * math.asin(power)
+        power *= carried
+    return total
+
+
+def relative_half_width(samples: Sequence[float], confidence: float = 0.95) -> float:
+    """Return half the width of the interval over the median; infinite if there are too few samples. They are in the
+    order taken, because correlated ones are worth less."""
+    interval = median_interval(samples, confidence, median_inflation(samples))
+    centre = median(samples)
     if interval.coverage < confidence:
         return math.inf
     if interval.high == interval.low:
@@ -39,6 +76,15 @@ def relative_half_width(values: Sequence[float], confidence: float = 0.95) -> fl
     if centre <= 0:
         return math.inf
     return (interval.high - interval.low) / 2 / centre
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean, of which `log_interval` is the interval; values that are not all positive have none,
+    then it is their median."""
+    if min(values) <= 0:
+        return median(values)
+    # exp(log(x)) is not always x
+    return values[0] if min(values) == max(values) else exp(sum(map(math.log, values)) / len(values))
 
 
 def log_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
@@ -49,7 +95,7 @@ def log_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
     if min(values) <= 0 or len(values) < 2:
         return Interval(min(values), max(values), 0.0)
     if min(values) == max(values):
-        return Interval(values[0], values[0], confidence)  # exp(log(x)) is not always x
+        return Interval(values[0], values[0], confidence)
     logs = [math.log(value) for value in values]
     centre = sum(logs) / len(logs)
     deviation = math.sqrt(sum((value - centre) ** 2 for value in logs) / (len(logs) - 1))

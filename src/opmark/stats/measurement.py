@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from opmark.schema import Measurement
 from opmark.schema.record import StoredFigure
-from opmark.stats.interval import log_interval, median_interval
+from opmark.stats.interval import geometric_mean, log_interval, median_inflation, median_interval
 from opmark.stats.summary import noise
 
 
@@ -42,11 +42,13 @@ class Summary(Struct, frozen=True):
     """Times in seconds (or energies in joules); coverage and noise are fractions."""
 
     median: float
+    """Median of the samples; with several processes, the geometric mean of their medians."""
     low: float
     high: float
     """Ends of the interval of the median."""
     coverage: float
-    """Probability that the interval contains the median of this process or, with several, of any process."""
+    """Probability that the interval contains the median of this process or, with several, the geometric mean over all
+    processes that could have been started."""
     noise: float
     samples: int
     fastest: float
@@ -61,7 +63,7 @@ def figure_of(m: Measurement) -> SampledFigure:
     who = (m.quantity, m.cache, m.timer, m.calls)
     # Sorted once: the functions below sort again, which is quick for sorted values.
     ordered = sorted(m.samples) or [nan]
-    low, high, coverage = median_interval(ordered)
+    low, high, coverage = median_interval(ordered, inflation=median_inflation(m.samples or ordered))
     unstored = (coverage, noise(ordered), ordered[0])
     if not m.samples:
         return SampledFigure(*who, 0, None, None, None, None, codes, *unstored)
@@ -81,7 +83,7 @@ def join_figures(figures: Sequence[SampledFigure]) -> Summary:
         low, high, coverage = *ends, known[0].coverage
     in_cycles = [one.cycles for one in counted if one.cycles is not None]
     return Summary(
-        median=median(medians),
+        median=geometric_mean(medians),
         low=low,
         high=high,
         coverage=coverage,

@@ -19,7 +19,7 @@ ALPHA = 0.01
 MARGIN = 0.01
 """Relative differences up to this count as the same; no smaller one is called faster or slower."""
 DRIFT = 0.02
-"""How far apart two sessions of the same code may be if the clock is not locked."""
+"""How far sessions of the same code spread (standard deviation) where nothing else is known of a machine."""
 SHARE = 0.05
 """Allowed share of false verdicts over many cases (false discovery rate)."""
 STAGES = (5, 10, 20)
@@ -36,6 +36,22 @@ _LEAST_ERROR = 0.1
 _FLOOR_FREEDOM = 9
 
 
+class Spread(NamedTuple):
+    """How far sessions of the same code spread on a machine."""
+
+    deviation: float
+    """Relative standard deviation."""
+    freedom: float
+    """Degrees of freedom: how many sessions it is known from."""
+
+
+# What is assumed counts as much as six stored sessions: a few of these may all have missed a state of the machine.
+UNKNOWN_SESSIONS = Spread(DRIFT, 6)
+"""What is assumed of the sessions of a machine of which nothing is stored."""
+CLOCKED_SESSIONS = Spread(0.005, 6)
+"""The same where cycles are compared too, so that the clock is no part of it."""
+
+
 class Comparison(NamedTuple):
     verdict: Verdict
     ratio: float
@@ -44,7 +60,7 @@ class Comparison(NamedTuple):
     high: float
     """Ends of its interval of confidence 1 - alpha."""
     p: float
-    """Probability that identical code (between two sessions: code that drifted) differs by as much."""
+    """Probability that identical code (with a given drift: code that drifted) differs by as much."""
 
 
 class _Estimate(NamedTuple):
@@ -97,31 +113,40 @@ def compare_groups(
     floor: float = 0.0,
     alpha: float = ALPHA,
     margin: float = MARGIN,
-    drift: float = DRIFT,
+    drift: float = 0.0,
     tick: float = 0.0,
+    sessions: Spread | None = None,
 ) -> Comparison:
-    """Compare two sessions by Welch's t-test on the logarithms, allowing for drift between them.
+    """Compare two groups of processes by Welch's t-test on the logarithms.
 
-    The verdict is `faster` or `slower` if the whole interval lies beyond the drift, and its centre beyond the margin
-    and twice the floor; it is `same` if no difference beyond `alike` can hide, because drift hides a difference as
-    easily as it feigns one. If nothing drifts (clocks locked, or times in cycles), `drift` is 0 and the rules are those
-    of pairs. Fewer than FEWEST processes have no reliable spread: the floor replaces it, and without a floor nothing is
-    decided."""
+    `sessions` says how far two sessions spread. That is a part of the standard error, as the spread of processes is, so
+    that the interval is that of another two sessions. A `drift` is a bound instead: the whole interval has to lie
+    beyond it. Processes of one session have neither.
+
+    The verdict is `faster` or `slower` if the difference is significant and beyond the margin and twice the floor; it
+    is `same` if no difference beyond `same_limit` can hide: drift hides a difference as easily as it feigns one. Fewer
+    than FEWEST processes have no reliable spread: the floor replaces it, and without one nothing is decided."""
     sides = [_moments([math.log(value) for value in values]) for values in (a, b)]
     centre = sides[1][0] - sides[0][0]
     shares: list[tuple[float, float]] = []  # (share of the variance of the difference, degrees of freedom)
+    by_floor: list[float] = []
     for values, (_, variance) in zip((a, b), sides, strict=True):
         if len(values) < FEWEST and floor > 0:
-            shares.append((max(variance or 0.0, math.log1p(floor) ** 2) / len(values), _FLOOR_FREEDOM))
+            by_floor.append(max(variance or 0.0, math.log1p(floor) ** 2) / len(values))
         elif variance is not None:
             shares.append((variance / len(values), len(values) - 1))
         else:
             return _undecided(centre)
+    if by_floor:  # one estimate for both sides
+        shares.append((sum(by_floor), _FLOOR_FREEDOM))
+    if sessions:
+        shares.append((2 * math.log1p(sessions.deviation) ** 2, sessions.freedom))
     total = sum(share for share, _ in shares)
     # Each share is divided before it is squared: squares of tiny variances would underflow.
     freedom = 1 / sum((share / total) ** 2 / own for share, own in shares) if total > 0 else shares[0][1]
     found = _Estimate(centre, max(math.sqrt(total), _least_error(margin)), freedom)
-    judged = _judge(found, _Limits(alpha, max(margin, drift, 2 * floor), margin, drift, tick=tick))
+    alike = same_limit(margin, DRIFT if sessions else drift)
+    judged = _judge(found, _Limits(alpha, max(margin, drift, 2 * floor), alike, drift, tick=tick))
     sure = floor > 0 or min(len(a), len(b)) >= FEWEST
     return judged if sure else judged._replace(verdict="undecided", p=1.0)
 
@@ -151,7 +176,8 @@ class _Limits(NamedTuple):
     alpha: float
     least: float
     """Least difference that may be called faster or slower."""
-    margin: float
+    alike: float
+    """Largest difference that may be called the same."""
     drift: float = 0.0
     looks: int = 1
     tick: float = 0.0
@@ -165,7 +191,7 @@ def _judge(found: _Estimate, limits: _Limits) -> Comparison:
     verdict: Verdict = "undecided"
     if p < limits.alpha and abs(centre) >= math.log1p(limits.least):
         verdict = "slower" if centre > 0 else "faster"
-    elif abs(centre) + seen + drift <= math.log1p(same_limit(limits.margin, limits.drift)):
+    elif abs(centre) + seen + drift <= math.log1p(limits.alike):
         verdict = "same"
     return Comparison(verdict, exp(centre), exp(centre - half), exp(centre + half), p)
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from opmark.schema import Case, Measurement, Record
 from opmark.schema.record import Figure, StoredFigure
-from opmark.stats import median_interval
+from opmark.stats import median_inflation, median_interval
 from opmark.stats.measurement import cycles
 
 # Text that records have in common. Compressed records refer to it instead of repeating it.
@@ -255,7 +255,7 @@ def stored_figure(measurement: Measurement) -> StoredFigure:
     codes = tuple(dict.fromkeys(caution.code for caution in m.cautions))
     if not m.samples:
         return StoredFigure(m.quantity, m.cache, m.timer, m.calls, 0, None, None, None, None, codes)
-    low, high, _ = median_interval(m.samples)
+    low, high, _ = median_interval(m.samples, inflation=median_inflation(m.samples))
     middle = median(m.samples)
     return StoredFigure(m.quantity, m.cache, m.timer, m.calls, len(m.samples), middle, low, high, cycles(m), codes)
 

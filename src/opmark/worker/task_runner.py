@@ -14,7 +14,9 @@ from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Compilation, Record, Status, Task, Verification
 from opmark.schema.measurement import PREEMPTED
 from opmark.schema.messages import Command, Reply, RunTask, Stage, TaskReply
+from opmark.schema.options import names_function
 from opmark.schema.record import utc_now
+from opmark.worker.functions import implementation_of
 from opmark.worker.measure.clock import mark_small_calls
 from opmark.worker.measure.instruments import Instruments
 from opmark.worker.preparation import prepare, refuse_if_too_large
@@ -145,6 +147,8 @@ def why_unchecked(verification: Verification, info: BackendInfo) -> str:
 def find_implementation(task: Task, operator: Operator, info: BackendInfo) -> Implementation:
     """The implementation that was planned. A revision of a plug-in may lack it: planning sees the files as they are
     now."""
+    if names_function(task.implementation):
+        return implementation_of(task.implementation, info.framework)
     known = {one.label: one for one in implementations(operator, info)}
     if task.implementation not in known:
         labels = ", ".join(known) or "none"

@@ -15,7 +15,8 @@ RULE = Sampling(
 
 STEADY = [1.0] * 20
 # The interval of 20 samples goes from the 6th to the 15th: half of it is 20 % of the median here.
-SPREAD = [1.0 + 0.1 * (i - 9.5) / 2.25 for i in range(20)]
+SPREAD = [1.0 + 0.1 * (7 * i % 20 - 9.5) / 2.25 for i in range(20)]
+"""Evenly spread samples, in an order in which neighbours are not alike."""
 
 
 def test_one_window_is_never_warm() -> None:
@@ -106,6 +107,10 @@ def test_too_wide_an_interval_is_not_enough() -> None:
 def test_the_width_asked_for_is_half_the_interval_over_the_median() -> None:
     assert Precision(replace(RULE, rel_ci=0.2001)).reached(SPREAD, 5.0) == "precise"
     assert Precision(replace(RULE, rel_ci=0.1999)).reached(SPREAD, 5.0) is None
+
+
+def test_samples_that_follow_each_other_are_worth_less() -> None:
+    assert Precision(replace(RULE, rel_ci=0.2001)).reached(sorted(SPREAD), 5.0) is None
 
 
 def test_the_border_of_the_width_belongs_to_it() -> None:

@@ -20,6 +20,7 @@ from opmark.frameworks.torch.device_clock import CudaClock, poison
 from opmark.plugin import (
     BLOCK,
     Announce,
+    Arena,
     Backend,
     BackendInfo,
     CallCost,
@@ -254,6 +255,13 @@ class TorchBackend(Backend):
 
     def usable(self) -> bool:
         return super().usable() and not (self._clock and self._clock.spoiled)
+
+    def arena(self, nbytes: int) -> Arena | None:
+        if self._device != "cuda":
+            return None
+        from opmark.frameworks.torch.shared import CudaArena
+
+        return CudaArena(self, nbytes)
 
     def join(self, world: World, announce: Announce) -> ProcessGroup:
         from opmark.frameworks.torch.process_group import TorchTeam  # torch.distributed takes its time to import

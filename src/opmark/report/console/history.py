@@ -17,7 +17,7 @@ from opmark.report.console.table import WIDTH, print_rows, sparkline
 from opmark.report.text import printable
 from opmark.schema.history import Histories, History, LevelChange, RunAt
 from opmark.schema.run import short_revision
-from opmark.stats.change_point import SHORTEST
+from opmark.stats.change_point import LASTING, SHORTEST
 
 _HEADS = ("since", "operator", "parameters", "backend", "change", "interval", "p", "before", "after", "history", "")
 _WHO = 4
@@ -97,8 +97,21 @@ def _quiet_row(history: History) -> list[str]:
         _value(history.points[-1].value, history),
         units.change(history.last),
         sparkline([point.value for point in history.points]),
-        "out of line" if history.warning else "",
+        "; ".join(filter(None, ["out of line" if history.warning else "", _shape(history)])),
     ]
+
+
+def _shape(history: History) -> str:
+    """Return how a series without a change goes; empty if it is level."""
+    if history.states:
+        low, high = history.states
+        return f"two states: {_value(low, history)} and {_value(high, history)}, {units.change(high / low)}"
+    return f"slow drift, {units.change(history.drift)} in all" if history.drift else ""
+
+
+def _no_change(history: History) -> str:
+    shape = _shape(history)
+    return f"no change of its level, but {shape}" if shape else "no change of its level"
 
 
 def _full_lines(history: History) -> Iterator[Text]:
@@ -113,7 +126,7 @@ def _full_lines(history: History) -> Iterator[Text]:
         yield from _change_lines(change, history)
     if not history.changes:
         short = len(values) < 2 * SHORTEST
-        yield Text("  too few runs to tell a change of its level" if short else "  no change of its level")
+        yield Text("  too few runs to tell a change of its level" if short else f"  {_no_change(history)}")
     against = units.change(history.last)
     yield Text(f"  last: {_value(values[-1], history)}, {against} against its level{_spread(history)}")
     if history.warning:
@@ -127,7 +140,11 @@ def _change_lines(change: LevelChange, history: History) -> Iterator[Text]:
     text = Text(f"  {change.after.started[:_DAY]}  ")
     text.append(f"{units.change(change.ratio)} {change.direction}", style=_STYLES[change.direction])
     text.append(f" ({units.change(change.low)} to {units.change(change.high)}, p {_chance(change.p)}): {levels}")
-    yield text if change.sure else text.append("; may be chance")
+    if not change.settled:
+        text.append(f"; may be a state of the machine: no level has lasted {LASTING} runs, or it wanders")
+    elif not change.sure:
+        text.append("; may be chance")
+    yield text
     yield Text(f"      between {_run(change.before)} and {_run(change.after)}")
     facts = _facts(change)
     if facts:
@@ -195,3 +212,10 @@ def _legend(found: Histories) -> Iterator[str]:
     if found.unsure:
         more = units.count_noun(found.unsure, "change")
         yield f"{more} may be chance among so many series: --all lists them with a `?`"
+    if found.unsettled:
+        more = units.count_noun(found.unsettled, "change")
+        yield f"{more} may be states of the machine: --all lists them with a `?`; `opmark ab` decides"
+    shapes = ((found.drifting, "slowly drift"), (found.alternating, "go to and fro between two states"))
+    listed = [f"{count} {does}" for count, does in shapes if count]
+    if listed:
+        yield f"{', '.join(listed)}: no change; --all lists them"

@@ -53,10 +53,13 @@ def _flops(peaks: Peaks, sheet: Peaks | None) -> Table:
 
 
 def noise_text(noise: NoiseFloor) -> Group:
-    table = plain_table("case", "median", "between processes", "within a process", "false verdicts", "naive test")
+    named = len({(floor.quantity, floor.cache) for floor in noise.floors}) > 1
+    heads = ("median", "between processes", "within a process", "false verdicts", "naive test")
+    table = plain_table("case", *(["quantity"] if named else []), *heads)
     for floor in noise.floors:
         table.add_row(
             Text(f"{floor.op} {floor.params}"),
+            *([f"{floor.quantity} {floor.cache}"] if named else []),
             units.seconds(floor.seconds),
             units.percent(floor.between),
             units.percent(floor.within),

@@ -83,14 +83,9 @@ def _line(cells: Mapping[WayColumn, Row]) -> CaseLine:
     key = shared_key(row.records for row in cells.values())
     if key is None:
         return CaseLine(cells, None, None, 0)
-    contenders = [Contender(row.records, "", _floor(row, key)) for row in cells.values()]
+    contenders = [Contender(row.records, "", row.machine.noise) for row in cells.values()]
     place = winner(contenders, key)
     return CaseLine(cells, key, None if place is None else list(cells)[place], len(ordered(contenders, key)))
-
-
-def _floor(row: Row, key: Key) -> float | None:
-    found, summary = row.machine.noise, row.summary(key)
-    return found.floor_for(summary.median) if found and summary and summary.median > 0 else None
 
 
 def columns(found: Sequence[CaseLine]) -> list[WayColumn]:

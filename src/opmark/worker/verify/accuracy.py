@@ -191,6 +191,10 @@ _FORMATS = {
 }
 
 
+ROUNDING = {dtype: 2.0 ** -(digits + 1) / 3**0.5 for dtype, (digits, _) in _FORMATS.items()}
+"""Root mean square of the error of one rounding, relative to a number just above a power of two."""
+
+
 def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:
     """How far apart two arrays of the same shape are. `dtype`: the type that the output was stored in, if its last
     place matters."""

@@ -21,7 +21,7 @@ SAMPLED_ELEMENTS = 1 << 16
 """Elements of the outputs that are compared, about."""
 _TILES = (256, 128, 64, 32, 16, 8, 4)
 # Seconds that references take at most: while there is something left to cut, and along several directions.
-_ENOUGH, _SHORT = 0.1, 1.0
+_ENOUGH, _SHORT = 0.05, 1.0
 # Elements of inputs and outputs that are held at a time, and of a piece where the outputs add up.
 _MOST_HELD, _PIECE = 1 << 27, 1 << 22
 # Elements that are added up by random signs: each is read once.
@@ -101,6 +101,13 @@ def plan_sample(operator: Operator, params: Params) -> SamplePlan | None:
     return cut.plan()._replace(chunked=adding, chunk=chunk)
 
 
+def plan_second_sample(operator: Operator, params: Params) -> SamplePlan | None:
+    """How to check the outputs of a case once more, by a smaller part; None if that takes long."""
+    sizes = [size for size in partial_sizes(operator, params) if not size.adds]
+    cut = _Cut(operator, params, sizes, outputs=SAMPLED_ELEMENTS // 8)
+    return cut.plan() if cut.seconds <= 2 * _ENOUGH else None
+
+
 def plan_gradient_sample(operator: Operator, params: Params, inputs: Sequence[str]) -> SamplePlan | None:
     """How to check the gradients of these inputs of a case at its own size, along fewer directions if need be; None if
     it would take too long."""
@@ -117,8 +124,17 @@ class _Cut:
     """A part of a case that takes little time to check, as far as its sizes can be cut: the largest is halved again and
     again."""
 
-    def __init__(self, operator: Operator, params: Params, sizes: Sequence[PartialSize], evaluations: int = 1) -> None:
+    def __init__(
+        self,
+        operator: Operator,
+        params: Params,
+        sizes: Sequence[PartialSize],
+        evaluations: int = 1,
+        outputs: int = 2 * SAMPLED_ELEMENTS,
+    ) -> None:
+        """`outputs`: elements of the outputs that may be left."""
         self.params = dict(params)
+        self._most_outputs = outputs
         self._operator = operator
         self._sizes = sizes
         self._evaluations = evaluations
@@ -157,7 +173,7 @@ class _Cut:
         return SamplePlan(tuple(self._sizes[i] for i in kept), tuple(self._left[i] for i in kept))
 
     def _is_small(self) -> bool:
-        return self.outputs <= 2 * SAMPLED_ELEMENTS and self.seconds <= _ENOUGH
+        return self.outputs <= self._most_outputs and self.seconds <= _ENOUGH
 
     def _halve(self, index: int) -> bool:
         count = self._left[index] // 2

@@ -56,8 +56,9 @@ def test_sizes_that_can_be_cut_are_found(name: str, given: dict[str, Any], expec
     assert {key: found.get(key) for key in expected} == expected
 
 
-def test_heads_that_share_keys_are_cut_together() -> None:
-    found = _sizes("flash_attention", q_heads=8, kv_heads=2)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_heads_that_share_keys_are_cut_together(dtype: str) -> None:
+    found = _sizes("flash_attention", q_heads=8, kv_heads=2, dtype=dtype)
     assert found["kv_heads+q_heads"] == "independent"
     assert "q_heads" not in found
 

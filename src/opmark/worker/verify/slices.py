@@ -19,6 +19,7 @@ import numpy as np
 from opmark.plugin import Operator, Params
 from opmark.plugin.backend import cast, draw_values, widen
 from opmark.plugin.operator import Place, count_elements, resize, rules_allow, shrink, size_places
+from opmark.schema.tensor import DTYPES
 
 _TINY_ELEMENTS = 4096
 _TINY_FLOPS = 4_000_000
@@ -271,7 +272,13 @@ class _Trial:
             return
         if operator.observe and not operator.implementations_for("numpy"):  # nothing says what its outputs look like
             return
-        tiny = shrink(operator, params, lambda p: _work(operator, p) > 1, _LEAST)
+        # NumPy has no bfloat16. What can be cut does not depend on the type.
+        single = {
+            param.name: "float32"
+            for param in operator.params
+            if param.kind == "dtype" and params[param.name] == "bfloat16" and "float32" in (param.choices or DTYPES)
+        }
+        tiny = shrink(operator, {**params, **single}, lambda p: _work(operator, p) > 1, _LEAST)
         if _work(operator, tiny) > _TOO_MUCH_WORK:
             return
         trial, found, used = cls.make(operator, tiny), list[PartialSize](), set[Place]()

@@ -29,7 +29,7 @@ def measure_sessions(db: Path, backend: str, sessions: int, processes: int) -> l
     labels = [f"session {i}" for i in range(sessions)]
     for label in labels:
         opmark.run(list(OPS), size="small", backend=backend, effort="quick", processes=processes, label=label, db=db,
-                   verify=False)  # fmt: skip
+                   verify=False, retries=0)  # fmt: skip
     return labels
 
 

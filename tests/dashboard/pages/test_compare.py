@@ -136,6 +136,6 @@ def test_what_cannot_be_compared_is_said(reader: Reader, tmp_path: Path) -> None
 def test_what_two_sessions_leave_open_says_what_to_type(reader: Reader) -> None:
     shown = ask(reader, compare.COMPARE_ENDPOINT, a="base", b="new", only="undecided")
     commands = [row.pair.in_turns for row in shown.answer.verdicts.rows]
-    assert commands
+    assert any(commands)
     assert all(command == "" or command.startswith("opmark ab ") for command in commands)
     assert shown.html.count("measure in turns: <code>opmark ab ") == sum(map(bool, commands))

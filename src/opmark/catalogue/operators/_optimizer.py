@@ -88,6 +88,7 @@ def update(
             *(by_torch(torch_update(run, changed, master), path, way) for way, run in steps.items()),
         ),
         tolerance=tolerance or Tolerance(),
+        further_dtypes=lambda _: ("float32",) if master else (),
         mutates=changed,
         rules=tuple(rules),
         aliases=tuple(aliases),

@@ -98,6 +98,7 @@ def pool(
     preset: Mapping[str, Any] | None = None,
     dtypes: Sequence[str] = FLOATS,
     aliases: Sequence[str] = (),
+    gradient_view: bool = False,
 ) -> Operator:
     """Make a pool. `out` returns the sizes of the output image, `values` the number of values in all windows of an
     image."""
@@ -122,12 +123,13 @@ def pool(
         params=(*image_params(dims), *params, dtype(*dtypes)),
         inputs=lambda p: {"x": TensorSpec((p["batch"], p["channels"], *p["image"]), p["dtype"], *kind.domain)},
         cost=cost,
-        backward_cost=backward_cost,
+        backward_cost=None if gradient_view else backward_cost,
         reference=reference,
         tolerance=Tolerance() if kind.exact else Tolerance(terms=lambda p: -(-values(p) // prod(out(p)))),
         presets=presets(dims, **(preset or {})),
         rules=(has_axes("image", dims), *rules),
         gradients=("x",),
+        gradient_view=gradient_view,
         direction=None if kind.smooth else order_preserving,
         implementations=(formula(reference), *implementations),
         aliases=tuple(aliases),

@@ -28,6 +28,8 @@ def _blas() -> str:
 
 
 class NumpyBackend(HostBackend):
+    index_dtypes = ("int64",)
+
     def environment(self) -> dict[str, Any]:
         return {
             **super().environment(),

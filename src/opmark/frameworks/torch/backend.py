@@ -25,6 +25,7 @@ from opmark.plugin import (
     CallCost,
     DeviceClock,
     Launch,
+    MemoryLayout,
     MemoryProbe,
     ProcessGroup,
     World,
@@ -55,6 +56,7 @@ class TorchBackend(Backend):
     oom_messages = _OUT_OF_MEMORY
     unsupported_errors = (NotImplementedError,)
     unsupported_messages = _NOT_THERE
+    index_dtypes = ("int64",)
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
@@ -166,8 +168,17 @@ class TorchBackend(Backend):
         self.synchronize()  # what is in the host's memory is written at once, and a device may not be done with it
         poison(value)
 
+    def layout(self, value: Any) -> MemoryLayout | None:
+        if value.layout != torch.strided:
+            return None
+        size = value.element_size()
+        return MemoryLayout(value.data_ptr(), tuple(value.shape), tuple(n * size for n in value.stride()), size)
+
     def copy_into(self, target: Any, source: Any) -> None:
         target.data.copy_(source)
+
+    def splice(self, target: Any, source: Any, start: int, stop: int) -> None:
+        target.data.view(-1)[start:stop] = source.view(-1)[start:stop]
 
     def backward(
         self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False

@@ -6,6 +6,7 @@ timing, `recheck` makes sure that the launch still computes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from opmark.errors import Unsupported, WrongResult
-from opmark.plugin import Backend, Implementation, Launch, Operator, Params
+from opmark.plugin import Backend, Implementation, Launch, Operator, Params, Tolerance
 from opmark.plugin.operator import Place, count_elements, resize, rules_allow, size_places
 from opmark.schema import Numerics, Task, Verification
 from opmark.schema.tensor import sizeof
@@ -26,7 +27,9 @@ from opmark.worker.verify.accuracy import (
     check_gradients,
     compare_arrays,
     numerics,
+    smallest_spacing,
 )
+from opmark.worker.verify.memory import refuse_changed_inputs, refuse_shared_memory
 
 
 def verify(task: Task, operator: Operator, implementation: Implementation, backend: Backend) -> Verification:
@@ -40,21 +43,24 @@ def verify(task: Task, operator: Operator, implementation: Implementation, backe
     gradients = gradient_names(task, operator, params) if backward else ()
     prepared = prepare(params, task, operator, implementation, backend)
     arrays = input_arrays(operator, prepared, backend)
-    relative, typical = bounds(operator, params)
+    tolerance = bounds(operator, params)
+    if gradients and not operator.observe_gradients:
+        tolerance = (math.prod(operator.tolerance.gradient_bounds(_coarsest_dtype(operator, params), params)), 0.0)
     numbers: list[Numerics] = []
     verification = Verification(
         checked="scaled" if scaled else "full",
         params=dict(params) if scaled else None,
-        tolerance=(relative, 0.0 if gradients and not operator.observe_gradients else typical),
+        tolerance=tolerance,
         reference="" if operator.reference_by == "NumPy" else operator.reference_by,
     )
     try:
         if gradients and operator.observe_gradients:
             errors = _check_observed_gradients(prepared, operator, params, arrays, backend, numbers)
         elif gradients:
-            errors = _check_backward(prepared, operator, params, arrays, backend, relative, gradients)
+            errors = _check_backward(prepared, operator, params, arrays, backend, gradients)
         else:
             errors = _check_forward(prepared, operator, params, arrays, backend, numbers)
+        refuse_changed_inputs(arrays, input_arrays(operator, prepared, backend), operator.mutates)
     except WrongResult as error:
         error.verification = replace(verification, numerics=tuple(numbers))
         raise
@@ -108,12 +114,24 @@ def _check_forward(
     numbers: list[Numerics],
 ) -> ArrayErrors:
     native = _require_computed(prepared.launch(), backend)
+    if not operator.view:
+        others = {name: tensor for name, tensor in prepared.inputs.items() if name not in operator.mutates}
+        refuse_shared_memory(native, others, backend)
     dtypes = [backend.dtype(output) for output in native]
-    due = operator.result_dtype(params)
-    if dtypes[0] != due:
-        raise WrongResult(f"output 0 is {dtypes[0]}, expected {due}")
+    _check_dtypes(operator, params, dtypes, backend)
     outputs = tuple(backend.to_numpy(output) for output in native)
     return check_outputs(operator, params, outputs, arrays, numbers, dtypes)
+
+
+def _check_dtypes(operator: Operator, params: Params, dtypes: Sequence[str], backend: Backend) -> None:
+    """Raise WrongResult for an output of another element type than the operator declares: it is other work than was
+    asked for, since more or fewer bytes are written."""
+    due = [operator.result_dtype(params), *operator.further_dtypes(params)]
+    due += due[-1:] * (len(dtypes) - len(due))  # the last one stands for all that follow
+    for i, (found, expected) in enumerate(zip(dtypes, due, strict=False)):
+        allowed = backend.index_dtypes if i and expected == "int64" else (expected,)
+        if found not in allowed:
+            raise WrongResult(f"output {i} is {found}, expected {' or '.join(allowed)}")
 
 
 def compute_numerics(outputs: Sequence[Any], expected: Sequence[Any], dtypes: Sequence[str] = ()) -> Iterator[Numerics]:
@@ -121,6 +139,16 @@ def compute_numerics(outputs: Sequence[Any], expected: Sequence[Any], dtypes: Se
     for i, (output, due) in enumerate(zip(outputs, expected, strict=False)):
         if output.shape == due.shape:
             yield numerics(output, due, dtypes[i] if i < len(dtypes) else "")
+
+
+def _call_backward(prepared: PreparedLaunch, operator: Operator, backend: Backend) -> tuple[list[Any], list[Any]]:
+    """(gradients, seeds) as arrays. Raise WrongResult for gradients that are views of inputs or seeds."""
+    native = _require_computed(prepared.launch(), backend)
+    if not operator.gradient_view:
+        seeds = {f"the gradient of output {i}": seed for i, seed in enumerate(prepared.seeds)}
+        refuse_shared_memory(native, {**prepared.inputs, **seeds}, backend, "gradient")
+    found = [backend.to_numpy(gradient) for gradient in native]
+    return found, [None if seed is None else backend.to_numpy(seed) for seed in prepared.seeds]
 
 
 def _require_computed(outputs: Any, backend: Backend) -> tuple[Any, ...]:
@@ -150,12 +178,9 @@ def _check_backward(
     params: Params,
     arrays: Mapping[str, Any],
     backend: Backend,
-    relative: float,
     names: Sequence[str],
 ) -> ArrayErrors:
-    native = _require_computed(prepared.launch(), backend)
-    found = [backend.to_numpy(gradient) for gradient in native]
-    seeds = [None if seed is None else backend.to_numpy(seed) for seed in prepared.seeds]
+    found, seeds = _call_backward(prepared, operator, backend)
     custom = operator.direction
 
     def reference(inputs: Mapping[str, Any]) -> Sequence[Any]:
@@ -165,7 +190,11 @@ def _check_backward(
         return custom(params, name, generator, array) if custom else any_direction(name, generator, array)
 
     gradients = dict(zip(names, found, strict=True))
-    return check_gradients(reference, arrays, gradients, seeds, relative, direction)
+    dtype = _coarsest_dtype(operator, params)
+    relative, factor = operator.tolerance.gradient_bounds(dtype, params)
+    return check_gradients(
+        reference, arrays, gradients, seeds, relative, direction, factor=factor, spacing=smallest_spacing(dtype)
+    )
 
 
 def _check_observed_gradients(
@@ -178,8 +207,7 @@ def _check_observed_gradients(
 ) -> ArrayErrors:
     """Compare gradients that depend on random values: the operator says which part of them can be compared."""
     assert operator.observe_gradients is not None
-    gradients = [backend.to_numpy(gradient) for gradient in _require_computed(prepared.launch(), backend)]
-    seeds = [None if seed is None else backend.to_numpy(seed) for seed in prepared.seeds]
+    gradients, seeds = _call_backward(prepared, operator, backend)
     pairs = operator.observe_gradients(params, gradients, seeds, **arrays)
     found, expected = zip(*pairs, strict=True)
     numbers += compute_numerics(found, expected)
@@ -195,7 +223,7 @@ def _coarsest_dtype(operator: Operator, params: Params) -> str:
     """The element type with the least precision among result and inputs: rounding happens to that."""
     result = operator.result_dtype(params)
     inputs = (spec.dtype for spec in operator.inputs(params).values())
-    relative = operator.tolerance.bounds
+    relative = Tolerance().bounds  # an operator that only moves values has a tolerance of 0 for all types
     return max((result, *inputs), key=lambda dtype: (relative(dtype, params)[0], -sizeof(dtype)))
 
 

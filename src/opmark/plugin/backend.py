@@ -88,6 +88,12 @@ def widen(array: Any) -> Any:
     return np.array(array, np.float64 if floating else None)
 
 
+def sample_stride(size: int, most: int) -> int:
+    """Return the distance between elements of which at most that many are taken. It is odd, so that in a matrix they
+    are not all from the same few columns."""
+    return ceil(size / most) | 1
+
+
 def poison_values(array: Any) -> Any:
     """Return an array of the same shape and type with values that no operator would produce."""
     import numpy as np
@@ -327,7 +333,7 @@ class Backend(ABC):
         """Return at most that many elements of a tensor, evenly spread, as `to_numpy` does; the same ones every
         time."""
         flat = self.download(value).reshape(-1)
-        return widen(flat[:: max(1, ceil(flat.size / most))])
+        return widen(flat[:: sample_stride(flat.size, most)])
 
     def dtype(self, value: Any) -> str:
         """Return the element type of a tensor, as opmark spells it."""

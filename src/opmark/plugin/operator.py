@@ -130,6 +130,9 @@ class Operator:
     rules: tuple[ParamRule, ...] = ()
     observe: Callable[..., Any] | None = None
     """observe(params, outputs, **inputs) returns what is compared, if that is not simply all outputs."""
+    draws: Callable[..., Any] | None = None
+    """draws(params, outputs, **inputs) returns what a call of a random operator drew: numbers between 0 and 1, whose
+    expected value is the same everywhere. They must be independent of each other and of those of the next call."""
     direction: Callable[..., Any] | None = None
     """direction(params, name, generator, array) returns a change of an input along which the reference is smooth, for
     operators that are not smooth in every direction; by default every element changes independently by -1 or 1. Where

@@ -304,16 +304,6 @@ def test_every_element_type_passes(name: str, phase: Phase, dtype: str, torch_cp
     check_passes(op, make_task(op, {**op.preset("small"), "dtype": dtype}, phase), torch_cpu)
 
 
-@pytest.mark.parametrize("given", [{"dtype": "float32", "to": "float32"}, {"dtype": "int32", "to": "int32"}])
-def test_an_output_that_is_the_input_itself_passes(given: dict[str, str], torch_cpu: Backend) -> None:
-    """A cast to the type that it has already may return its input; poisoning that is undone by the other data."""
-    op = operator("cast")
-    task = make_task(op, {"shape": [8], **given})
-    implementation = Implementation("torch", lambda p, x: lambda: x)
-    prepared = prepare(task.case.params, task, op, implementation, torch_cpu)
-    assert recheck(task, op, implementation, torch_cpu, prepared) == "same"
-
-
 # What cannot be done is said.
 
 

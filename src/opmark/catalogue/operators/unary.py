@@ -58,7 +58,7 @@ ARITHMETIC = (
               integers=(-60, 60), backward_reads=1, aliases=("neg", "Negative")),
     # The gradient is zero almost everywhere, so there is no backward phase.
     pointwise("sign", "-1, 0 or 1", torch="torch.sign", numpy="numpy.sign", dtypes=(*FLOATS, *SIGNED_INTS),
-              integers=(-2, 3), flops=0, gradients=(), aliases=("sgn",)),
+              integers=(-2, 3), special=(0.0, -0.0), flops=0, gradients=(), aliases=("sgn",)),
     pointwise("identity", "a copy of x in new memory", torch="torch.clone", numpy="numpy.copy",
               dtypes=(*FLOATS, *INTS), flops=0, gradient_view=True,
               # MXNet's regression outputs have their loss only in the gradient; forwards they are a copy.
@@ -238,12 +238,21 @@ WIDE: Domain = (-100.0, 100.0)
 """Wide enough for many integers; in a wider range, most bfloat16 values would already be integers."""
 
 
+# Whole numbers and halves, and the numbers just below 0.5 and 1 in each type, which `floor(x + 0.5)` gets wrong.
+EDGES = tuple(
+    sign * edge
+    for sign in (1, -1)
+    for edge in (*(n / 2 for n in range(40)), *(near - 2.0**-k for near in (0.5, 1.0) for k in (9, 12, 25, 54)))
+)
+
+
 def _rounding(name: str, summary: str, aliases: Sequence[str] = (), **implementations: Any) -> Operator:
     return pointwise(
         name,
         summary,
         torch=f"torch.{name}",
         domains=(WIDE,),
+        special=EDGES,
         gradients=(),
         aliases=aliases,
         **(implementations or {"numpy": f"numpy.{name}"}),

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from opmark.plugin import (
     World,
     make_values,
 )
+from opmark.plugin.backend import sample_stride
 from opmark.schema import Cost, TensorSpec
 from opmark.schema.tensor import is_float
 
@@ -162,7 +162,7 @@ class TorchBackend(Backend):
 
     def sample(self, value: Any, most: int) -> Any:
         flat = value.detach().reshape(-1)
-        return self.to_numpy(flat[:: max(1, ceil(flat.numel() / most))])
+        return self.to_numpy(flat[:: sample_stride(flat.numel(), most)])
 
     def poison(self, value: Any) -> None:
         self.synchronize()  # what is in the host's memory is written at once, and a device may not be done with it

@@ -30,6 +30,10 @@ from opmark.worker.verify.accuracy import (
     smallest_spacing,
 )
 from opmark.worker.verify.memory import refuse_changed_inputs, refuse_shared_memory
+from opmark.worker.verify.randomness import refuse_dependent_draws
+from opmark.worker.verify.repeats import LOOKED_AT_ELEMENTS, refuse_unsteady
+
+_INDEPENDENT_CALLS = 3
 
 
 def verify(task: Task, operator: Operator, implementation: Implementation, backend: Backend) -> Verification:
@@ -60,6 +64,10 @@ def verify(task: Task, operator: Operator, implementation: Implementation, backe
             errors = _check_backward(prepared, operator, params, arrays, backend, gradients)
         else:
             errors = _check_forward(prepared, operator, params, arrays, backend, numbers)
+        if operator.draws and task.case.phase != "backward":  # which walks the graph of one draw
+            forward = replace(task, case=replace(task.case, phase="forward", wrt=()))
+            same = prepared if forward == task else prepare(params, forward, operator, implementation, backend)
+            _check_draws(same, operator, params, arrays, backend)
         refuse_changed_inputs(arrays, input_arrays(operator, prepared, backend), operator.mutates)
     except WrongResult as error:
         error.verification = replace(verification, numerics=tuple(numbers))
@@ -215,6 +223,18 @@ def _check_observed_gradients(
     return compare_arrays(found, expected, relative, typical=typical)
 
 
+def _check_draws(
+    prepared: PreparedLaunch, operator: Operator, params: Params, arrays: Mapping[str, Any], backend: Backend
+) -> None:
+    """Raise WrongResult where calls of the forward pass on the same data do not draw independently."""
+    assert operator.draws is not None
+    drawn = []
+    for _ in range(_INDEPENDENT_CALLS):
+        outputs = tuple(backend.to_numpy(output) for output in as_tuple(prepared.launch()))
+        drawn.append(operator.draws(params, outputs if len(outputs) > 1 else outputs[0], **arrays))
+    refuse_dependent_draws(drawn)
+
+
 def bounds(operator: Operator, params: Params) -> tuple[float, float]:
     return operator.tolerance.bounds(_coarsest_dtype(operator, params), params)
 
@@ -237,20 +257,35 @@ MAX_RECHECKED_ELEMENTS = 1 << 16
 """Elements of an output that are compared, spread over it: enough to see that the work was done."""
 _TWICE = 2.0
 """Two results that are each at the limit of the tolerance may be this many times the tolerance apart."""
+_BURST_ROOM = 8
+"""Free memory, in sizes of a call, that is enough to keep the outputs of a burst of calls."""
 
 
 def recheck(
-    task: Task, operator: Operator, implementation: Implementation, backend: Backend, prepared: PreparedLaunch
+    task: Task,
+    operator: Operator,
+    implementation: Implementation,
+    backend: Backend,
+    prepared: PreparedLaunch,
+    seconds: float = 0.02,
 ) -> str:
-    """`same`, or why it was not checked again. Raise WrongResult where the timed launch does not compute."""
+    """`same`, or why it was not checked again. Raise WrongResult where the timed launch does not compute. `seconds` is
+    the time for calls on the same data."""
     try:
-        return _recheck(task, operator, implementation, backend, prepared)
+        return _recheck(task, operator, implementation, backend, prepared, seconds)
     except Unsupported as error:  # some backends cannot write into a tensor
         return f"not done: {error.message}"
+    except WrongResult as error:
+        raise WrongResult(f"verified before timing, wrong after it: {error.message}") from None
 
 
 def _recheck(
-    task: Task, operator: Operator, implementation: Implementation, backend: Backend, prepared: PreparedLaunch
+    task: Task,
+    operator: Operator,
+    implementation: Implementation,
+    backend: Backend,
+    prepared: PreparedLaunch,
+    seconds: float,
 ) -> str:
     params, drawn = task.case.params, operator.result == "random"
     changed = operator.mutates and task.case.phase != "backward"  # which walks a graph and leaves the inputs alone
@@ -259,9 +294,27 @@ def _recheck(
         return f"not done: other data needs {count_bytes(need)}, {count_bytes(free)} are free"
     if changed:  # the timed calls have changed the inputs many times
         refill(params, task, operator, backend, prepared, variant=0)
+    if not drawn:
+        arrays = input_arrays(operator, prepared, backend) if _observes(operator, task) else None
+        refuse_unsteady(
+            prepared.launch,
+            lambda native: _comparable(as_tuple(native), params, operator, backend, arrays, LOOKED_AT_ELEMENTS),
+            lambda found, first: compare_outputs(operator, params, found, first, factor=_TWICE),
+            seconds,
+            keep=free is None or _BURST_ROOM * need <= free,
+            reset=(lambda: refill(params, task, operator, backend, prepared, variant=0)) if changed else None,
+        )
+        if changed:
+            refill(params, task, operator, backend, prepared, variant=0)
     before = _call_for_comparison(prepared, prepared.launch, params, operator, backend, task, poison=True)
+    if drawn and task.case.phase != "backward":  # which walks the graph of one draw
+        again = _call_for_comparison(prepared, prepared.launch, params, operator, backend, task, poison=True)
+        if _equal(again, before):
+            raise WrongResult("two calls on the same data draw the same: the result is the same to the last bit")
     if task.case.phase != "backward":  # whose graph has kept what it needs of the inputs
-        refill(params, task, operator, backend, prepared, variant=1)
+        keep_ends = not (changed or operator.view)  # these have no ends that are worth keeping
+        refill(params, task, operator, backend, prepared, variant=1, keep_ends=keep_ends)
+    inputs = _input_samples(prepared, backend)
     fresh = bind(params, task, operator, implementation, backend, prepared.inputs, variant=1)
     for target, source in zip(prepared.seeds, fresh.seeds, strict=True):
         if target is not None:
@@ -270,6 +323,7 @@ def _recheck(
     if changed:
         refill(params, task, operator, backend, prepared, variant=1)
     found = _call_for_comparison(prepared, prepared.launch, params, operator, backend, task)
+    refuse_changed_inputs(inputs, _input_samples(prepared, backend), operator.mutates)
     try:
         _check_all_written(found, before)
         if not drawn:
@@ -279,8 +333,8 @@ def _recheck(
             _check_unchanged(task, operator, backend, prepared)
     except WrongResult as error:
         raise WrongResult(
-            "verified before timing, wrong after it: with other data in the same tensors the launch that was timed "
-            f"does not compute it anew, or changes its inputs: {error.message}"
+            "with other data in the same tensors the launch that was timed does not compute it anew, or changes its "
+            f"inputs: {error.message}"
         ) from None
     return "same"
 
@@ -326,18 +380,37 @@ def _call_for_comparison(
     poison: bool = False,
 ) -> tuple[Any, ...]:
     """Call once, and return the arrays to compare. With `poison`, the outputs are overwritten afterwards."""
-    observes = operator.observe is not None and task.case.phase == "forward" and operator.result != "random"
-    arrays = input_arrays(operator, prepared, backend) if observes else {}
+    arrays = input_arrays(operator, prepared, backend) if _observes(operator, task) else None
     native = as_tuple(launch())
-    if observes:
-        outputs = tuple(backend.to_numpy(output) for output in native)
-        compared = as_tuple(output_arrays(operator, params, outputs, arrays))
-    else:
-        compared = tuple(backend.sample(output, MAX_RECHECKED_ELEMENTS) for output in native)
+    compared = _comparable(native, params, operator, backend, arrays, MAX_RECHECKED_ELEMENTS)
     if poison:
         for output in native:
             backend.poison(output)
     return compared
+
+
+def _observes(operator: Operator, task: Task) -> bool:
+    """Whether the operator says what of its outputs can be compared. Draws are never the same."""
+    return operator.observe is not None and task.case.phase == "forward" and operator.result != "random"
+
+
+def _comparable(
+    native: tuple[Any, ...],
+    params: Params,
+    operator: Operator,
+    backend: Backend,
+    arrays: Mapping[str, Any] | None,
+    most: int,
+) -> tuple[Any, ...]:
+    """The arrays to compare: what the operator makes of its outputs and of its inputs `arrays`, where there are any,
+    else so many elements of each output."""
+    if arrays is None:
+        return tuple(backend.sample(output, most) for output in native)
+    return as_tuple(output_arrays(operator, params, tuple(map(backend.to_numpy, native)), arrays))
+
+
+def _input_samples(prepared: PreparedLaunch, backend: Backend) -> dict[str, Any]:
+    return {name: backend.sample(tensor, MAX_RECHECKED_ELEMENTS) for name, tensor in prepared.inputs.items()}
 
 
 # A smaller case in place of one that is too large to check: same operator, same dtype, same options.

@@ -145,6 +145,9 @@ class Operator:
     """The output is a view of the input: no data moves, so there is no bandwidth."""
     gradient_view: bool = False
     """Each gradient is the incoming gradient, or a view of it."""
+    trivial: Callable[[Params], bool] = lambda _: False
+    """Whether a case leaves nothing to compute, so that an implementation may return its input, or the incoming gradient
+    (a dropout that drops nothing)."""
     mutates: tuple[str, ...] = ()
     """Inputs that a launch changes in place; the reference returns their new values. Repeating it has to keep them
     finite, because a launch is timed many times."""

@@ -104,7 +104,7 @@ def on_matrices(
     params: tuple[Any, ...] = (N,),
     presets: Any = SQUARES,
     terms: Count = lambda p: int(p["n"]),
-    factor: float = 1.0,
+    gradient_factor: float = 1.0,
     **more: Any,
 ) -> Operator:
     """Make an operator on matrices. `out`, `flops` and `backward_flops` are those of one matrix.
@@ -131,7 +131,7 @@ def on_matrices(
         backward_cost=backward if backward_flops else None,
         reference=reference,
         presets=presets,
-        tolerance=Tolerance(terms=terms, factor=factor),
+        tolerance=Tolerance(terms=terms, gradient_factor=gradient_factor),
         implementations=(numpy or formula(reference), torch),
         **more,
     )

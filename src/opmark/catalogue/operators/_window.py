@@ -154,10 +154,9 @@ class Positions(Tolerance):
 
     def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
         relative, typical = super().bounds(dtype, params)
-        reach = max(*params["image"], *params["out"]) / 8
-        # 16-bit gradients on a GPU (an H200) were up to 1.1 times as far off as one rounding explains; probably it adds
-        # them up in the stored type.
-        grown = max(1.0, reach) if dtype in FULL_PRECISION else max(2.0, reach / 200)
+        # A rounding of float32 is 1/170 of its tolerance; it counts twice, since neighbours differ by up to 2.
+        reach = max(*params["image"], *params["out"]) / 16
+        grown = max(1.0, reach if dtype in FULL_PRECISION else reach / 200)
         return relative * grown, typical * grown
 
 

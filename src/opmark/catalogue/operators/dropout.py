@@ -133,6 +133,7 @@ def _row(name: str, summary: str, path: str, aliases: Sequence[str], *, alpha: b
         reference=kind.reference,
         observe=kind.observe,
         draws=lambda p, output, x: take_windows(kind.dropped(p, output)),
+        trivial=lambda p: bool(p["p"] == 0),
         observe_gradients=kind.observe_gradients,
         presets=CHANNELS if channels else ELEMENTS,
         rules=(BELOW_ONE, *((RANK,) if channels else ())),

@@ -72,7 +72,7 @@ ARITHMETIC = (
               backward_flops=2, aliases=("Sqrt",)),
     # The derivative is the third power of a rounded result.
     pointwise("rsqrt", "1 / square root of x", torch="torch.rsqrt", reference=lambda p, x: 1 / np.sqrt(x), flops=2,
-              domains=(AROUND_ONE,), backward_flops=4, tolerance=Tolerance(factor=1.5)),
+              domains=(AROUND_ONE,), backward_flops=4, tolerance=Tolerance(gradient_factor=1.5)),
     pointwise("cbrt", "cube root of x", torch=_builders.torch(_torch_cbrt), numpy="numpy.cbrt", domains=(AROUND_ONE,),
               backward_flops=3),
     pointwise("rcbrt", "1 / cube root of x", torch=_builders.torch(_torch_rcbrt), flops=2, domains=(AROUND_ONE,),
@@ -121,7 +121,7 @@ TRIGONOMETRY = (
     # The derivative is a difference of rounded terms, which nearly cancel close to zero and depend on a rounded πx far
     # from it.
     pointwise("sinc", "sin(πx) / πx", torch="torch.sinc", numpy="numpy.sinc", domains=((0.3125, 1.0),), flops=3,
-              backward_flops=8, tolerance=Tolerance(factor=1.5)),
+              backward_flops=8, tolerance=Tolerance(gradient_factor=1.5)),
 )  # fmt: skip
 
 SPECIAL = (

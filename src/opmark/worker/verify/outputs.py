@@ -14,10 +14,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from opmark.errors import Unsupported, WrongResult
-from opmark.plugin import Backend, Implementation, Launch, Operator, Params, Tolerance
+from opmark.plugin import Backend, Implementation, Launch, Operator, Params
 from opmark.plugin.operator import Place, count_elements, resize, rules_allow, size_places
 from opmark.schema import Numerics, Task, Verification
-from opmark.schema.tensor import sizeof
+from opmark.schema.tensor import is_float, sizeof
 from opmark.units import count_bytes
 from opmark.worker.preparation import PreparedLaunch, bind, case_bytes, gradient_names, prepare, refill
 from opmark.worker.verify.accuracy import (
@@ -122,7 +122,7 @@ def _check_forward(
     numbers: list[Numerics],
 ) -> ArrayErrors:
     native = _require_computed(prepared.launch(), backend)
-    if not operator.view:
+    if not (operator.view or operator.trivial(params)):
         others = {name: tensor for name, tensor in prepared.inputs.items() if name not in operator.mutates}
         refuse_shared_memory(native, others, backend)
     dtypes = [backend.dtype(output) for output in native]
@@ -149,10 +149,12 @@ def compute_numerics(outputs: Sequence[Any], expected: Sequence[Any], dtypes: Se
             yield numerics(output, due, dtypes[i] if i < len(dtypes) else "")
 
 
-def _call_backward(prepared: PreparedLaunch, operator: Operator, backend: Backend) -> tuple[list[Any], list[Any]]:
+def _call_backward(
+    prepared: PreparedLaunch, operator: Operator, params: Params, backend: Backend
+) -> tuple[list[Any], list[Any]]:
     """(gradients, seeds) as arrays. Raise WrongResult for gradients that are views of inputs or seeds."""
     native = _require_computed(prepared.launch(), backend)
-    if not operator.gradient_view:
+    if not (operator.gradient_view or operator.trivial(params)):
         seeds = {f"the gradient of output {i}": seed for i, seed in enumerate(prepared.seeds)}
         refuse_shared_memory(native, {**prepared.inputs, **seeds}, backend, "gradient")
     found = [backend.to_numpy(gradient) for gradient in native]
@@ -188,7 +190,7 @@ def _check_backward(
     backend: Backend,
     names: Sequence[str],
 ) -> ArrayErrors:
-    found, seeds = _call_backward(prepared, operator, backend)
+    found, seeds = _call_backward(prepared, operator, params, backend)
     custom = operator.direction
 
     def reference(inputs: Mapping[str, Any]) -> Sequence[Any]:
@@ -215,7 +217,7 @@ def _check_observed_gradients(
 ) -> ArrayErrors:
     """Compare gradients that depend on random values: the operator says which part of them can be compared."""
     assert operator.observe_gradients is not None
-    gradients, seeds = _call_backward(prepared, operator, backend)
+    gradients, seeds = _call_backward(prepared, operator, params, backend)
     pairs = operator.observe_gradients(params, gradients, seeds, **arrays)
     found, expected = zip(*pairs, strict=True)
     numbers += compute_numerics(found, expected)
@@ -243,8 +245,8 @@ def _coarsest_dtype(operator: Operator, params: Params) -> str:
     """The element type with the least precision among result and inputs: rounding happens to that."""
     result = operator.result_dtype(params)
     inputs = (spec.dtype for spec in operator.inputs(params).values())
-    relative = Tolerance().bounds  # an operator that only moves values has a tolerance of 0 for all types
-    return max((result, *inputs), key=lambda dtype: (relative(dtype, params)[0], -sizeof(dtype)))
+    relative = operator.tolerance.bounds
+    return max((result, *inputs), key=lambda dtype: (relative(dtype, params)[0], is_float(dtype), -sizeof(dtype)))
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
@@ -312,7 +314,7 @@ def _recheck(
         if _equal(again, before):
             raise WrongResult("two calls on the same data draw the same: the result is the same to the last bit")
     if task.case.phase != "backward":  # whose graph has kept what it needs of the inputs
-        keep_ends = not (changed or operator.view)  # these have no ends that are worth keeping
+        keep_ends = not (changed or operator.view or operator.trivial(params))  # an output that is the input is poisoned
         refill(params, task, operator, backend, prepared, variant=1, keep_ends=keep_ends)
     inputs = _input_samples(prepared, backend)
     fresh = bind(params, task, operator, implementation, backend, prepared.inputs, variant=1)

@@ -146,8 +146,8 @@ class Operator:
     gradient_view: bool = False
     """Each gradient is the incoming gradient, or a view of it."""
     trivial: Callable[[Params], bool] = lambda _: False
-    """Whether a case leaves nothing to compute, so that an implementation may return its input, or the incoming gradient
-    (a dropout that drops nothing)."""
+    """Whether a case leaves nothing to compute, so that an implementation may return its input, or the incoming
+    gradient (a dropout that drops nothing)."""
     mutates: tuple[str, ...] = ()
     """Inputs that a launch changes in place; the reference returns their new values. Repeating it has to keep them
     finite, because a launch is timed many times."""

@@ -281,9 +281,7 @@ def test_a_gradient_that_is_too_large_in_one_half_and_too_small_in_the_other_is_
 
 def test_a_gradient_below_the_smallest_number_of_its_type_may_be_zero(mean):
     inputs, seeds, right = mean
-    check_gradients(
-        mean_of_squares, inputs, {"x": np.zeros_like(right)}, [1e-6 * seeds[0]], FLOAT16, spacing=2.0**-24
-    )
+    check_gradients(mean_of_squares, inputs, {"x": np.zeros_like(right)}, [1e-6 * seeds[0]], FLOAT16, spacing=2.0**-24)
     with pytest.raises(WrongResult):
         check_gradients(mean_of_squares, inputs, {"x": np.zeros_like(right)}, seeds, FLOAT16, spacing=2.0**-24)
 

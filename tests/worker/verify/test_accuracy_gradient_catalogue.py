@@ -60,9 +60,7 @@ class RememberedSlopes(accuracy._Slopes):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_wrong_factor_of_a_gradient_is_found(
-    dtype: str, torch_cpu: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_factor_of_a_gradient_is_found(dtype: str, torch_cpu: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     checked = set()
     with each_case() as case:
         for op in catalogue().values():

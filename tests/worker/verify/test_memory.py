@@ -1,4 +1,4 @@
-"""Outputs that no call has written, and inputs that one has: found on every backend that knows where its tensors lie."""
+"""Outputs that no call has written, and inputs that one has, on backends that know where their tensors lie."""
 
 from __future__ import annotations
 

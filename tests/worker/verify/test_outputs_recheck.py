@@ -75,6 +75,7 @@ KEYS = {
     "address": lambda x: x.data_ptr(),
     "address and version": lambda x: (x.data_ptr(), x._version),
     "shape": lambda x: tuple(x.shape),
+    "address and both ends": lambda x: (x.data_ptr(), float(x.view(-1)[0]), float(x.view(-1)[-1])),
 }
 
 
@@ -445,6 +446,28 @@ def test_an_operator_that_changes_its_input_once_only_is_wrong(torch_cpu: Backen
 def test_an_input_that_is_changed_without_a_word_is_wrong(torch_cpu: Backend) -> None:
     with pytest.raises(WrongResult):
         rechecked(torch_cpu, lambda p, x: lambda: x.mul_(2), reference=lambda p, x: 2 * x)
+
+
+def test_an_input_that_only_the_timed_launch_changes_is_wrong(torch_cpu: Backend) -> None:
+    def build(p: Any, x: Any) -> Any:
+        def launch() -> Any:
+            made = torch.exp(x)
+            x.abs_()  # no change the second time
+            return made
+
+        return launch
+
+    with pytest.raises(WrongResult, match="changes its input `x`"):
+        rechecked(torch_cpu, build)
+
+
+def test_two_calls_that_draw_the_same_on_the_same_data_are_wrong(torch_cpu: Backend) -> None:
+    def build(p: Any, x: Any) -> Any:
+        mask = torch.rand_like(x) < 0.5
+        return lambda: x * mask
+
+    with pytest.raises(WrongResult, match="two calls on the same data draw the same"):
+        rechecked(torch_cpu, build, result="random")
 
 
 def test_a_view_of_the_input_passes(torch_cpu: Backend) -> None:

@@ -63,10 +63,11 @@ def pointwise(
     `torch` and `numpy` are paths of functions that take the inputs in order, or implementations; without `numpy`, the
     reference becomes the NumPy implementation. `reference(p, **inputs)` by default calls the function at `numpy`.
     `domains` holds the domain of floats, one for all inputs or one each; `integers` is the domain of integers. Floats
-    in `special`, where the function has an edge, are mixed into the random ones. The backward pass reads `backward_reads` tensors (the incoming gradient, and what the formula needs) and writes one
-    gradient per input. `gradients` names the inputs that have one, by default all; () for none. `result_dtype` is given
-    if it is not that of the inputs. `kinks` are points without a derivative, or a function of the parameters that
-    returns them; gradients are not checked there.
+    in `special`, where the function has an edge, are mixed into the random ones. The backward pass reads
+    `backward_reads` tensors (the incoming gradient, and what the formula needs) and writes one gradient per input.
+    `gradients` names the inputs that have one, by default all; () for none. `result_dtype` is given if it is not that
+    of the inputs. `kinks` are points without a derivative, or a function of the parameters that returns them; gradients
+    are not checked there.
     """
     computed = reference or _pointwise_by_path(str(numpy))
     specs = _inputs(inputs, domains if len(domains) > 1 else tuple(domains) * len(inputs), integers, special)

@@ -37,8 +37,8 @@ SIGNED, POSITIVE = (-1.0, 1.0), (0.125, 1.0)
 
 
 class RoundedSteps(Tolerance):
-    """For updates that frameworks do in several steps: in 16 bits each of them rounds its result, and float32 has digits
-    to spare."""
+    """For updates that frameworks do in several steps: in 16 bits each of them rounds its result, and float32 has
+    digits to spare."""
 
     def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
         relative, typical = super().bounds(dtype, params)

@@ -147,8 +147,8 @@ def _generalized(x: Any, mu: Any, alpha: Any) -> Any:
     return _negative_binomial(x, 1 / alpha, 1 / (1 + mu * alpha))
 
 
-# Logarithms of the gamma function nearly cancel: terms of up to 20 leave about 3. For the density itself, that times the
-# error of a few last places is within the tolerance of a single operation; its gradients have derivatives of them.
+# Logarithms of the gamma function nearly cancel: terms of up to 20 leave about 3. For the density itself, that times
+# the error of a few last places is within the tolerance of a single operation; its gradients have derivatives of them.
 _CANCELS = 8.0
 
 ROWS = (

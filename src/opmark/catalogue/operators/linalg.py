@@ -260,8 +260,8 @@ TALL_PRESETS = {
 }
 
 # The values themselves are off by a few roundings of the largest one. Gradients consist of singular vectors, whose
-# relative errors are larger than those of the values by the ratio of a value to the gap to the next one: at the verified
-# sizes 30 to 100 times for the worst of them.
+# relative errors are larger than those of the values by the ratio of a value to the gap to the next one: at the
+# verified sizes 30 to 100 times for the worst of them.
 VECTORS = 16.0
 
 

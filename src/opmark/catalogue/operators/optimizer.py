@@ -23,7 +23,7 @@ from opmark.catalogue.operators._optimizer import (
     torch_gradient,
     update,
 )
-from opmark.plugin import Operator, Params, Tolerance
+from opmark.plugin import Operator, Params
 from opmark.plugin.param import integer, real
 
 MOMENTUM = real("momentum", "weight of the last step", 0.9, kind="amount")

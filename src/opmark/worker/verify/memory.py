@@ -32,8 +32,8 @@ def refuse_shared_memory(
     for label, layout in own.items():
         if _repeats(layout):
             raise WrongResult(
-                f"{label} has strides {list(layout.strides)} at shape {list(layout.shape)}: several of its elements are "
-                f"the same memory, which was written once at most; {hint}"
+                f"{label} has strides {list(layout.strides)} at shape {list(layout.shape)}: several of its elements "
+                f"are the same memory, which was written once at most; {hint}"
             )
         for name, other in given.items():
             if _overlap(layout, other):
@@ -63,11 +63,11 @@ def _repeats(layout: MemoryLayout) -> bool:
 
 
 def _overlap(one: MemoryLayout, other: MemoryLayout) -> bool:
-    arrays = _Addresses(one), _Addresses(other)
+    first, second = np.asarray(_Addresses(one)), np.asarray(_Addresses(other))
     try:
-        return bool(np.shares_memory(*map(np.asarray, arrays), max_work=_MAX_WORK))
+        return bool(np.shares_memory(first, second, max_work=_MAX_WORK))
     except np.exceptions.TooHardError:
-        return bool(np.may_share_memory(*map(np.asarray, arrays)))
+        return bool(np.may_share_memory(first, second))
 
 
 class _Addresses:
@@ -84,7 +84,7 @@ class _Addresses:
 
 
 def refuse_changed_inputs(before: Mapping[str, Any], after: Mapping[str, Any], mutates: Sequence[str]) -> None:
-    """Raise WrongResult where the values of an input are not those before the call, unless the operator `mutates` it."""
+    """Raise WrongResult where the values of an input are not those before the call, unless the operator mutates it."""
     for name, array in before.items():
         if name not in mutates and not np.array_equal(array, after[name], equal_nan=array.dtype.kind in "fc"):
             changed = int((array != after[name]).sum())

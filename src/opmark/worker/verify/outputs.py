@@ -314,7 +314,9 @@ def _recheck(
         if _equal(again, before):
             raise WrongResult("two calls on the same data draw the same: the result is the same to the last bit")
     if task.case.phase != "backward":  # whose graph has kept what it needs of the inputs
-        keep_ends = not (changed or operator.view or operator.trivial(params))  # an output that is the input is poisoned
+        keep_ends = not (
+            changed or operator.view or operator.trivial(params)
+        )  # an output that is the input is poisoned
         refill(params, task, operator, backend, prepared, variant=1, keep_ends=keep_ends)
     inputs = _input_samples(prepared, backend)
     fresh = bind(params, task, operator, implementation, backend, prepared.inputs, variant=1)

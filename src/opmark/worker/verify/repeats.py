@@ -35,7 +35,7 @@ def refuse_unsteady(
     end, looks = time.perf_counter() + seconds, 0
     first: tuple[Any, ...] | None = None
     while looks < MAX_LOOKS and (looks < _MIN_LOOKS or time.perf_counter() < end):
-        held = []
+        held: list[Any] = []
         for _ in range(1 if reset else _BURST):
             if reset:
                 reset()

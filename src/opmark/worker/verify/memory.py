@@ -16,7 +16,7 @@ import numpy as np
 from opmark.errors import WrongResult
 from opmark.plugin import Backend, MemoryLayout
 
-_MAX_WORK = 10_000
+_MAX_WORK: Any = 10_000
 """Effort for the exact answer whether two arrays overlap; beyond it their ranges of addresses decide."""
 
 

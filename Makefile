@@ -18,7 +18,7 @@ PARALLEL := OPENBLAS_NUM_THREADS=1 $(PYTEST) -n $(JOBS) -m "not serial"
 SIDE_BY_SIDE := $(PARALLEL) --dist worksteal
 FILE_BY_FILE := $(PARALLEL) --dist loadfile
 
-.PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-plugin guests test-guests lint types bench clean
+.PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-judge test-plugin guests test-guests lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
@@ -71,13 +71,16 @@ test-ranks: $(VENV)/.installed-dev  ## several processes: collectives, failures 
 test-frameworks: $(VENV)/.installed-dev  ## every operator of every framework that shares this environment, verified
 	$(FILE_BY_FILE) --group=frameworks
 
+test-judge: $(VENV)/.installed-dev  ## kernels that cheat, and honest ones, before the judge
+	$(FILE_BY_FILE) --group=judge
+
 guests: $(VENV)/.installed-dev  ## environments for TensorFlow and MXNet, made if need be
 	@for guest in tensorflow mxnet; do \
 	  $(BIN)/opmark env list --json | grep -q "\"name\":\"$$guest\"" || $(BIN)/opmark env create $$guest || exit 1; \
 	done
 
 test-guests: guests  ## every operator that these two have, verified
-	$(PYTEST) tests/guest
+	$(FILE_BY_FILE) tests/guest
 
 PLUGIN := plugins/opmark-example-npu
 # Apart from $(VENV): what is installed there would show up in every other test.

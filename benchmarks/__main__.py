@@ -24,6 +24,7 @@ from benchmarks import (
     statistics,
     sweep,
     tiny_cases,
+    verification,
 )
 from benchmarks.common import Bystanders, Row, Shell, markdown, wait_for_quiet
 from opmark.hardware.host import host
@@ -31,6 +32,7 @@ from opmark.hardware.host import host
 MODULES = (
     startup,
     tiny_cases,
+    verification,
     sweep,
     memory,
     engine,

@@ -17,11 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from postgres_server import Server, programs
 
 from opmark.hardware.host import affinity
 from opmark.plugin import Backend
 from opmark.plugin.registry import backend as find_backend
+from opmark.runner.worker_process import WorkerProcess
+from opmark.schema import Status, Task
+from opmark.schema.measurement import PREEMPTED
+from opmark.schema.messages import TaskReply
+from opmark.worker.task_runner import why_unchecked
 
 TESTS = Path(__file__).parent
 pytest_plugins = ["rank_fixtures", "worker_fixtures"]
@@ -29,7 +35,7 @@ pytest_plugins = ["rank_fixtures", "worker_fixtures"]
 FAKE_PROFILERS = TESTS / "runner" / "profilers" / "fakes"
 
 
-GROUPS = ("store", "dashboard", "verdicts", "ranks", "frameworks", "docs")
+GROUPS = ("store", "dashboard", "verdicts", "ranks", "frameworks", "judge", "docs")
 """Markers of whole files. A file is of a group by its `pytestmark`, or because a folder above it is called so."""
 REST = "rest"
 
@@ -43,7 +49,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Lets SIGINT through. A shell has its background jobs ignore it, and processes that a test starts inherit that."""
+    """Lets SIGINT through. A shell has its background jobs ignore it, and processes that a test starts inherit that.
+    Takes Hypothesis' limit on the time of an example away, which a busy machine exceeds."""
+    if find_spec("hypothesis"):
+        from hypothesis import settings
+
+        settings.register_profile("opmark", deadline=None)
+        settings.load_profile("opmark")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -93,6 +105,31 @@ def isolated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     for name in ("OPMARK_DB", "ONEDNN_MAX_CPU_ISA", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     return home
+
+
+@pytest.fixture(autouse=True)
+def calm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes what the tests' own load disturbs for measured: they run beside each other. Not for tests that are about
+    it, which are marked `disturbed`."""
+    if request.node.get_closest_marker("disturbed"):
+        return
+    measured = WorkerProcess.run
+
+    def run(worker: WorkerProcess, task: Task, *limits: Any) -> TaskReply:
+        reply = measured(worker, task, *limits)
+        record = reply.record
+        if record.status != "disturbed":
+            return reply
+        assert record.verification is not None
+        kept = tuple(
+            replace(one, cautions=tuple(caution for caution in one.cautions if caution.code != PREEMPTED))
+            for one in record.measurements
+        )
+        unchecked = why_unchecked(record.verification, find_backend(task.backend))
+        status: Status = "unchecked" if unchecked else "ok"
+        return replace(reply, record=replace(record, status=status, reason=unchecked, measurements=kept))
+
+    monkeypatch.setattr(WorkerProcess, "run", run)
 
 
 @pytest.fixture(autouse=True)

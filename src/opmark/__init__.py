@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from opmark.api.check import check
     from opmark.api.compare import compare
     from opmark.api.history import history
+    from opmark.api.judge import judge
     from opmark.api.rank import rank
     from opmark.api.report import make_report
     from opmark.api.result import Result
@@ -34,6 +35,7 @@ _PUBLIC = {
     "check": "opmark.api.check:check",
     "compare": "opmark.api.compare:compare",
     "history": "opmark.api.history:history",
+    "judge": "opmark.api.judge:judge",
     "make_report": "opmark.api.report:make_report",
     "plan": "opmark.api.run:plan",
     "rank": "opmark.api.rank:rank",
@@ -70,7 +72,7 @@ _MOVED = {
     "to_pandas": "opmark.report.formats.dataframe:to_pandas",
 }
 
-sys.meta_path.insert(0, MovedModules())
+sys.meta_path.append(MovedModules())
 
 
 def __dir__() -> Any:
@@ -109,6 +111,7 @@ __all__ = [
     "check",
     "compare",
     "history",
+    "judge",
     "make_report",
     "plan",
     "rank",

@@ -18,7 +18,11 @@ _NEW_PATHS = {
 
 
 class MovedModules:
-    """Finds a module by its old path, and puts the module of the new path in its place."""
+    """Finds a module by its old path, and puts the module of the new path in its place.
+
+    It is the last to be asked, so that it costs other imports nothing. Once an old package was found it is the first:
+    the module below an old package would else be found a second time, beside the new one.
+    """
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
         loader: Any = self  # no subclass of importlib.abc.Loader, which takes long to import
@@ -30,6 +34,8 @@ class MovedModules:
     def exec_module(self, module: ModuleType) -> None:
         new = _new_path(module.__name__)
         assert new is not None
+        sys.meta_path.remove(self)
+        sys.meta_path.insert(0, self)
         warn(module.__name__, new)
         sys.modules[module.__name__] = import_module(new)
 

@@ -15,6 +15,7 @@ from opmark.analysis.comparison import compare, side_of
 from opmark.analysis.noise_floor import NoiseEstimate
 from opmark.analysis.pairs import Values, Way
 from opmark.errors import InvalidParameter, UnknownName, UserError
+from opmark.report.comparison import footer
 from opmark.schema import EFFORTS, Environment, Measurement, Record, Run, Settings, Task
 from opmark.store.memory import MemoryStore
 
@@ -144,6 +145,21 @@ def test_what_the_scheduler_measured_is_not_judged() -> None:
     (pair,) = both(figures(times()), figures(times(3.0), cautions=("preempted",))).pairs
     assert (pair.verdict, pair.ratio) == ("undecided", None)
     assert pair.note == "preempted in B: the number is the scheduler's"
+
+
+def test_a_disturbed_side_is_undecided_and_no_failure() -> None:
+    found = both(figures(times()), figures(times(3.0), status="disturbed", cautions=("preempted",)))
+    (pair,) = found.pairs
+    assert (pair.verdict, pair.ratio, pair.statuses) == ("undecided", None, ("ok", "disturbed"))
+    assert "preempted in B" in pair.note
+
+
+def test_an_unchecked_side_is_compared_with_a_warning() -> None:
+    found = both(figures(times()), figures(times(0.5), status="unchecked"))
+    (pair,) = found.pairs
+    assert (pair.verdict, pair.ratio, pair.note) == ("faster", pytest.approx(0.5), "unchecked in B")
+    assert any(line.startswith("WARNING: 1 case unchecked") for line in footer(found))
+    assert not any("unchecked" in line for line in footer(both(figures(times()), figures(times(0.5)))))
 
 
 def test_a_process_that_the_scheduler_measured_is_left_out() -> None:

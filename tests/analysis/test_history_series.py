@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
 import pytest
 from nights import FACTS, case, record, run_of
 
@@ -58,9 +59,15 @@ def test_what_was_skipped_is_no_outage() -> None:
 
 
 def test_a_number_of_the_scheduler_is_no_value() -> None:
-    (line,) = lines([made()], [made(cautions=["preempted"])], [made(cautions=["loaded"])])
+    spoilt = msgspec.structs.replace(made(cautions=["preempted"]), status="disturbed")
+    (line,) = lines([made()], [made(cautions=["preempted"])], [made(cautions=["loaded"])], [spoilt])
     assert [value.point.run.id for value in line.values] == [run_of(0).id, run_of(2).id]
-    assert [outage.status for outage in line.outages] == ["preempted"]
+    assert [outage.status for outage in line.outages] == ["preempted"] * 2
+
+
+def test_a_number_that_nothing_has_verified_is_a_value() -> None:
+    (line,) = lines([made()], [msgspec.structs.replace(made(), status="unchecked")])
+    assert len(line.values) == 2
 
 
 @pytest.mark.parametrize("seconds", [0.0, math.inf, math.nan])

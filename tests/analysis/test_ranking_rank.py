@@ -106,6 +106,8 @@ def test_variant_and_interpreter_are_told_apart() -> None:
         ({"status": "skipped", "reason": "no such dtype", "measurements": (), "environment": ""}, "skipped: no such"),
         ({"verification": Verification("none", "not asked for")}, "not verified: not asked for"),
         ({"cautions": (Caution(PREEMPTED, ""),)}, "preempted"),
+        ({"status": "unchecked", "reason": "nothing verifies it"}, "unchecked: nothing verifies it"),
+        ({"status": "disturbed", "reason": "the core was taken"}, "disturbed: the core was taken"),
     ],
 )
 def test_what_is_not_verified_or_not_measured_is_left_out_with_its_reason(fields: dict[str, Any], why: str) -> None:

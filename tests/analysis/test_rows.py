@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,14 @@ from opmark.api.items import view_stored_run
 from opmark.report.row_view import row_view
 from opmark.schema import EFFORTS, Case, Caution, Cost, Environment, Measurement, Memory, Record, Settings, Task
 from opmark.schema.cost import Traffic
-from opmark.schema.machine import Level, Peaks, findings_key
+from opmark.schema.machine import MEMORY, Level, Peaks, findings_key
 from opmark.schema.record import Compilation
 from opmark.stats import log_interval
 from opmark.store.sql import open_sql
 
 pytestmark = pytest.mark.verdicts
+
+MakeRecord = Callable[..., Record]
 
 FAST = Environment.of({"machine": "dgx", "gpu": "NVIDIA H200", "device": "cuda", "backend": "torch-cuda"})
 SLOW = Environment.of({"machine": "box", "gpu": "NVIDIA A100-SXM4-80GB", "device": "cuda", "backend": "torch-cuda"})
@@ -225,6 +227,15 @@ def test_more_than_the_hardware_can_do_is_doubtful(tmp_path: Path) -> None:
     found = looked_at(tmp_path / "peak.db", records).rows
     assert [item.timings[0].cautions for item in found] == [("above-peak",), (), ()]
     assert all(item.timings[1].cautions == () for item in found)
+
+
+def test_more_than_the_datasheet_says_is_doubtful(make_record: MakeRecord) -> None:
+    """2.12 MB in 1.03 ms are 2.06 GB/s, of a memory that has 1.5 GB/s by its sheet."""
+    one = make_record()
+    for bandwidth, codes in ((1.5e9, ["above-datasheet"]), (2.0e9, []), (3e9, [])):
+        sheet = Peaks("Slow 1", "its sheet", {"float32": 1e13}, [Level(MEMORY, bandwidth)])
+        (row,) = rows_of_records([one], machines={one.environment: MachineFacts(datasheet=sheet)})
+        assert [caution.code for _, caution in row.warnings()] == list(row.headline_cautions) == codes
 
 
 def test_limits_are_those_of_where_it_ran_and_of_the_state_of_the_caches(tmp_path: Path) -> None:

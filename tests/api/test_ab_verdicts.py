@@ -33,7 +33,7 @@ class Simulated:
         cautions = (Caution(PREEMPTED, "by others"),) if self._preempted(self._side, process) else ()
         samples = [self._seconds(self._side, process)] * 20
         measured = Measurement("latency", "warm", "host", samples, 1, 0.0, 1, 0.0, "precise", cautions)
-        return Record(task, "ok", measurements=(measured,))
+        return Record(task, "disturbed" if cautions else "ok", measurements=(measured,))
 
 
 def simulate(
@@ -148,5 +148,5 @@ def test_what_failed_is_not_left_out_with_a_spoilt_pair(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Simulated, "run", failing)
     pair = simulate(monkeypatch, db, noisy(0.1, 0.005), lambda side, process: (side, process) == ("a", 3))
-    assert pair.statuses == ("ok", "error")
+    assert pair.statuses == ("disturbed", "error")
     assert "out of order" in pair.note

@@ -51,6 +51,9 @@ class TestSecondLook:
         spoilt = pairing(ratio=None, verdict="undecided", note="preempted in now")
         skipped = pairing("tanh", None, statuses=("ok", "skipped"), verdict="undecided")
         assert confirm.doubtful_pairs(compared(spoilt, skipped), 0.03) == [spoilt]
+        disturbed = pairing(ratio=None, verdict="undecided", note="preempted in now", statuses=("ok", "disturbed"))
+        unchecked = pairing("sin", 1.5, statuses=("unchecked", "unchecked"))
+        assert confirm.doubtful_pairs(compared(disturbed, unchecked), 0.03) == [disturbed, unchecked]
 
     def test_a_failure_that_does_not_come_again_is_none(self, gate: Gate) -> None:
         found = gate(rows(exp=1.0), rows(exp="out of memory"), Turns("same", 1.0))

@@ -14,12 +14,26 @@ import opmark
 from opmark.api.ab import ab
 from opmark.api.bisect import bisect
 from opmark.api.check import check
-from opmark.api.requests import ABRequest, BisectRequest, CheckRequest, PlanRequest, ProfileOptions, RunRequest
+from opmark.api.compare import compare
+from opmark.api.report import make_report
+from opmark.api.requests import (
+    ABRequest,
+    BisectRequest,
+    CheckRequest,
+    CompareOptions,
+    CompareRequest,
+    PlanRequest,
+    ProfileOptions,
+    ReportRequest,
+    RunRequest,
+)
 from opmark.api.run import plan, profiling_of, run
 from opmark.cli.ab import ab as ab_command
 from opmark.cli.bisect import bisect as bisect_command
 from opmark.cli.check import check as check_command
+from opmark.cli.compare import compare as compare_command
 from opmark.cli.options import reference_page
+from opmark.cli.report import report as report_command
 from opmark.cli.run import run as run_command
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.runner.profilers.profile_run import Profiling
@@ -48,6 +62,22 @@ def test_a_function_has_the_signature_of_its_request(name: str) -> None:
     assert {key: found[key].annotation for key in options} == {key: option.type for key, option in options.items()}
     kinds = {parameter.name: parameter.kind for parameter in found.values()}
     assert [key for key, kind in kinds.items() if kind != inspect.Parameter.KEYWORD_ONLY] == ["ops"]
+
+
+@pytest.mark.parametrize(
+    ("function", "command", "request_type"),
+    [(compare, compare_command, CompareRequest), (make_report, report_command, ReportRequest)],
+)
+def test_commands_that_compare_stored_runs_share_their_options(
+    function: Callable[..., Any], command: Callable[..., None], request_type: Any
+) -> None:
+    fields, options = [field.name for field in dataclasses.fields(request_type)], options_of(request_type)
+    assert sorted(inspect.signature(function).parameters) == sorted(fields)
+    assert options_of(CompareOptions).keys() < options.keys() <= inspect.signature(command).parameters.keys()
+    arguments = [name for name, found in options.items() if found.option.argument]
+    assert list(inspect.signature(command).parameters)[: len(arguments)] == arguments
+    with pytest.raises(InvalidParameter, match="margin: expected a share from 0 to below 1, got 2"):
+        function(*["main"] * len(arguments), margin=2.0)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-pytestmark = [pytest.mark.verdicts, pytest.mark.serial]
+pytestmark = pytest.mark.verdicts
 
 Command = Callable[..., Any]
 
@@ -30,6 +30,7 @@ QUICK = ["--backend", "numpy-cpu", "--threads", "1"]
 CALL = ["work:f", "--args", "[2000 float32]", *QUICK]
 
 
+@pytest.mark.serial
 def test_a_revision_against_the_files_as_they_are(opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     repo.commit("fast", work=FAST)
     repo.write(work=SLOW)
@@ -122,6 +123,7 @@ def test_what_is_to_be_made_first_and_cannot_be(main: Command, repo: Any, monkey
     assert repo.state() == before
 
 
+@pytest.mark.serial
 def test_what_a_command_makes_is_measured(main: Command, repo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """`work.py` is not in the repository: it is made from what is."""
     for subject, text in (("fast", FAST), ("slow", SLOW)):
@@ -194,6 +196,7 @@ OPERATORS = (
 """
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("installed", ["by its path", "by an import hook"])
 def test_a_plug_in_is_taken_from_the_revision(repo: Any, tmp_path: Path, db: Path, installed: str) -> None:
     """Installed as editable, as pip does it: a file in site-packages leads to the repository."""

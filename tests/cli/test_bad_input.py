@@ -116,18 +116,31 @@ def test_a_mistake_on_the_command_line(main: Command, db: Path, arguments: list[
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["no-such-command"], ["run", "--no-such-option"], ["run", "exp", "--seed", "x"], ["describe"], ["list"]],
+    ("arguments", "parts"),
+    [
+        (["no-such-command"], ["error: opmark: no such command", "`opmark --help`"]),
+        (["--no-such-option"], ["error: opmark: no option --no-such-option", "`opmark --help`"]),
+        (["run", "--efort", "quick"], ["error: opmark run: no option --efort", "hint: did you mean --effort?"]),
+        (["run", "exp", "--seed", "x"], ["error: opmark run: invalid value for '--seed'", "`opmark run --help`"]),
+        (["runs", "label"], ["error: opmark runs label: missing argument", "`opmark runs label --help`"]),
+        (["describe"], ["error: opmark describe: missing argument"]),
+    ],
+    ids=lambda value: " ".join(value[:2]),
 )
-def test_a_mistake_in_the_use_of_a_command(main: Command, db: Path, arguments: list[str]) -> None:
-    """Told by the parser of the command line, in its own words."""
+def test_a_mistake_in_the_use_of_a_command(main: Command, db: Path, arguments: list[str], parts: list[str]) -> None:
+    """What the parser of the command line finds is told as every other mistake is."""
     code, out, err = main(*arguments)
-    assert code == 2
-    assert out == ""
-    assert "error:" in err.lower()
-    assert "--help" in err
-    assert "Traceback" not in err
+    assert (code, out) == (2, "")
+    assert [line.partition(":")[0] for line in err.splitlines()] == ["error", "hint"]
+    for part in parts:
+        assert part in err
     assert not db.exists()
+
+
+def test_a_group_of_commands_alone_prints_its_help(main: Command) -> None:
+    _, out, err = main("env")
+    assert "error:" not in err
+    assert "Make a virtual environment" in out + err
 
 
 HEAD = "schema: 1\nname: mine\n"

@@ -13,7 +13,7 @@ from opmark.api.bisect import bisect
 from opmark.errors import StoreError
 from opmark.schema.comparison import Compared, Pairing
 
-pytestmark = [pytest.mark.verdicts, pytest.mark.serial]
+pytestmark = pytest.mark.verdicts
 
 Command = Callable[..., Any]
 
@@ -28,6 +28,7 @@ def history(repo: Any) -> list[str]:
     return [repo.commit(f"commit {i}", work=f"{text}# {i}\n") for i, text in enumerate(texts, start=1)]
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_the_commit_that_made_it_slower_is_found(opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     commits = history(repo)
@@ -51,6 +52,7 @@ def test_the_commit_that_made_it_slower_is_found(opmark: Command, repo: Any, mon
     assert "BISECT" not in " ".join(str(path) for path in (repo.path / ".git").iterdir())
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_commits_that_are_skipped_leave_several(opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = "import nothing_of_this_name\n"
@@ -64,6 +66,7 @@ def test_commits_that_are_skipped_leave_several(opmark: Command, repo: Any, monk
     assert [commit in listed for commit in commits] == [False, True, True]
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_a_build_that_fails_is_skipped_and_what_it_left_is_thrown_away(
     repo: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -80,6 +83,7 @@ def test_a_build_that_fails_is_skipped_and_what_it_left_is_thrown_away(
     assert {step.word for step in found.steps} <= {"good", "bad"}
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_where_nothing_is_slower_it_says_so_and_stops(
     opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch

@@ -14,7 +14,7 @@ from compared import QUIET, keep
 from opmark.api import confirm
 from opmark.api.baseline import BaselineLost
 
-pytestmark = [pytest.mark.verdicts, pytest.mark.serial]
+pytestmark = pytest.mark.verdicts
 
 Command = Callable[..., Any]
 
@@ -39,6 +39,7 @@ def stored(db: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return db
 
 
+@pytest.mark.serial
 def test_a_slower_revision_fails_and_a_faster_one_does_not(
     opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -72,6 +73,7 @@ def last(done: Any) -> str:
     return str(done.out.splitlines()[-1])
 
 
+@pytest.mark.serial
 def test_a_module_of_elsewhere_is_not_taken_for_the_same_code(
     opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -91,6 +93,7 @@ def test_a_module_of_elsewhere_is_not_taken_for_the_same_code(
         assert "WARNING: 1 case was slower twice than the stored numbers of a baseline" in slow.out
 
 
+@pytest.mark.serial
 def test_a_revision_that_has_to_be_made(opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (repo.path / ".gitignore").write_text("made.py\n")
     (repo.path / "made.py").write_text("N = 1\n")
@@ -105,6 +108,7 @@ def test_a_revision_that_has_to_be_made(opmark: Command, repo: Any, monkeypatch:
     assert (slow.code, last(slow)[:16]) == (1, "FAILED: 1 slower")
 
 
+@pytest.mark.serial
 def test_a_failure_that_does_not_come_again(
     opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -126,6 +130,7 @@ def test_a_failure_that_does_not_come_again(
     assert " failed" not in last(flaky).partition("(")[0]
 
 
+@pytest.mark.serial
 def test_the_code_of_a_stored_run_is_measured_again_and_not_the_files_as_they_are(
     opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

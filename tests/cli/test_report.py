@@ -28,6 +28,17 @@ def test_without_a_name_the_last_run_is_written_here(main: Command, stored: Path
     assert path.read_text().startswith("<!doctype html>")
 
 
+def test_a_name_without_an_ending_is_told_to_be_html(main: Command, stored: Path, tmp_path: Path) -> None:
+    path = tmp_path / "report"
+    hint = f"it is HTML, because a name without an ending does not say otherwise: -o {path}.html, -o {path}.md"
+    done = main("report", "-o", str(path))
+    assert done.code == 0
+    assert hint in " ".join(done.err.split())
+    assert path.read_text().startswith("<!doctype html>")
+    for asked in (["-o", str(path), "--format", "html"], ["-o", f"{path}.html"]):
+        assert "it is HTML" not in main("report", *asked).err
+
+
 def test_the_ending_says_the_format(main: Command, stored: Path, tmp_path: Path) -> None:
     main("report", "base", "new", "-o", "pages/two.md")
     assert (tmp_path / "pages" / "two.md").read_text().startswith("### ❌ base → new: 4 slower")

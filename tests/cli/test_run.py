@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from opmark.api.show import show
+from opmark.runner.supervisor import Supervisor
+from opmark.schema import Caution, Measurement, Record, Task
+from opmark.schema.measurement import PREEMPTED
 from opmark.stats import log_interval
 
 Command = Callable[..., Any]
@@ -443,3 +446,19 @@ def test_an_implementation_alone_has_no_gain(main: Command) -> None:
     done = main("run", "add", "--size", "small", "--backend", "null", "--effort", "quick", "--json")
     assert [row["metrics"]["gain"] for row in done.objects] == [None]
     assert "gain" not in main("show").out
+
+
+def test_what_stays_disturbed_is_counted_and_no_failure(main: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code stays 0: the machine was busy, and nothing is wrong with the operator."""
+
+    def spoilt(supervisor: Supervisor, task: Task) -> Record:
+        caution = Caution(PREEMPTED, "the core was taken away", "stop other work")
+        measurement = Measurement("latency", "warm", "monotonic", [8e-3] * 7, 1, 0.0, 2, 0.1, "precise", (caution,))
+        return Record(task, "disturbed", caution.message, (measurement,))
+
+    monkeypatch.setattr(Supervisor, "run", spoilt)
+    done = main("run", "add", "--retries", "0", *NULL)
+    assert done.code == 0
+    assert "(8.00 ms)" in done.out
+    assert "1 record of 1 disturbed: " in done.err
+    assert "hint: stop other work" in done.err

@@ -85,11 +85,12 @@ def test_what_a_function_would_compute_once_is_refused_there_and_measured_eagerl
 
 
 @pytest.mark.parametrize("way", registry.backend(BACKEND).variants)
-@pytest.mark.parametrize("phase", ["backward", "both"])
-def test_gradients_are_right(way: str, phase: str) -> None:
-    records = run(*DIFFERENTIATED, backend=f"{BACKEND}/{way}", phase=phase)
+def test_gradients_are_right(way: str) -> None:
+    phases = ["backward", "both"]
+    records = run(*DIFFERENTIATED, backend=f"{BACKEND}/{way}", phase=phases)
     assert unverified(records) == {}
-    assert {record.task.case.op for record in records} == set(DIFFERENTIATED)
+    found = {(record.task.case.op, record.task.case.phase) for record in records}
+    assert found == {(name, phase) for name in DIFFERENTIATED for phase in phases}
 
 
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16"])
@@ -208,7 +209,7 @@ def test_a_type_without_a_kernel_for_this_layout_is_skipped_and_the_transposing_
 def test_a_callable_of_the_framework_runs_both_ways() -> None:
     for way in ("function", "eager"):
         (record,) = run("tensorflow.math.softplus", backend=f"{BACKEND}/{way}", args=["8x64 float32"], size=())
-        assert record.status == "ok", record.reason
+        assert record.status == "unchecked", record.reason
         assert record.cost is not None
         assert record.cost.bytes_written == 8 * 64 * 4
 

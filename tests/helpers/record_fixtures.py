@@ -14,6 +14,7 @@ from opmark.plugin.registry import operator
 from opmark.report.console.records import print_records
 from opmark.schema import EFFORTS, Case, Cost, Measurement, Memory, Record, Settings, Task, Verification
 from opmark.schema.cost import Traffic
+from opmark.schema.record import MEASURED
 
 SAMPLES = [1.00e-3, 1.01e-3, 1.02e-3, 1.03e-3, 1.04e-3, 1.05e-3, 1.06e-3]
 """Median 1.03 ms; its interval is 1.00 to 1.06 ms."""
@@ -36,7 +37,7 @@ def make_record() -> Callable[..., Record]:
         task = Task(case, fields.pop("backend", "null"), fields.pop("implementation", "null"), settings)
         status = fields.pop("status", "ok")
         cautions = tuple(fields.pop("cautions", ()))
-        if status == "ok":
+        if status in MEASURED:
             samples = fields.pop("samples", SAMPLES)
             measurement = Measurement("latency", "warm", "virtual", samples, 4, 2e-9, 40, 0.1, "precise", cautions)
             fields = {

@@ -203,6 +203,25 @@ def test_a_broken_plug_in_is_named_and_left_out_while_the_rest_works(site, capsy
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("\nmade = None\nmade.name\n", 3, "AttributeError: "),
+        ("\nfrom os import path\nimport no_such_framework\n", 3, "ModuleNotFoundError: "),
+        ("def f():\n    return int('x')\n\nf()\n", 4, "ValueError: "),
+        ("x = 1\ndef f(:\n", 2, "SyntaxError: "),
+    ],
+)
+def test_a_broken_module_is_named_with_its_line_and_costs_no_other_module(site, capsys, text, line, reason):
+    modules = {"zoo/__init__.py": "", "zoo/broken.py": text, "zoo/double.py": DOUBLE.format(name="double")}
+    site.install("opmark-zoo", "[opmark.operators]\nzoo = zoo\n", modules)
+    assert {"double", "matmul"} <= set(registry.catalogue())
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("warning: plug-in `zoo` of `opmark-zoo` (zoo.broken) is broken and left out: ")
+    assert reason in said
+    assert said.endswith(f"zoo/broken.py:{line}")
+
+
 def test_a_plug_in_that_is_gone_is_named(site, capsys):
     site.install("opmark-gone", "[opmark.operators]\ngone = gone_plugin\n", {})
     assert "matmul" in registry.catalogue()
@@ -271,20 +290,6 @@ def test_a_warning_is_given_once(site, capsys):
     for _ in range(3):
         registry.catalogue()
     assert capsys.readouterr().err.count("opmark-broken") == 1 + 1, "one line, with plug-in and package"
-
-
-def test_a_module_of_a_package_that_is_broken_takes_all_of_that_package_out(site, capsys):
-    site.install(
-        "opmark-half",
-        "[opmark.operators]\nhalf = half_plugin\n",
-        {
-            "half_plugin/__init__.py": "",
-            "half_plugin/a.py": DOUBLE.format(name="half"),
-            "half_plugin/b.py": "raise RuntimeError('out of order')",
-        },
-    )
-    assert "half" not in registry.catalogue()
-    assert "plug-in `half`" in capsys.readouterr().err
 
 
 # Two of a name

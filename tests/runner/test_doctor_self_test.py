@@ -20,7 +20,9 @@ from opmark.errors import StoreError, UnknownName, UserError
 from opmark.plugin import BackendInfo
 from opmark.runner import doctor as module
 from opmark.runner.doctor import _floor, _labelings, self_test
-from opmark.schema import Case, Measurement
+from opmark.runner.plan import Plan
+from opmark.runner.supervisor import WorkerOptions
+from opmark.schema import Case, Measurement, Record
 from opmark.schema.machine import NoiseFloor
 from opmark.stats import relative_deviation
 
@@ -260,3 +262,25 @@ def test_a_store_that_cannot_be_written_is_an_error_before_anything_is_measured(
     monkeypatch.setattr("opmark.api.doctor.self_test", lambda *arguments: pytest.fail("measured"))
     with pytest.raises(StoreError):
         noise_floor("null", db=tmp_path)
+
+
+def test_processes_count_in_their_order_and_disturbed_ones_not_at_all(
+    two: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Process 0 was disturbed, and measured again after all others; one case stays disturbed in one process."""
+
+    def run_plan(plan: Plan, options: WorkerOptions) -> list[Record]:
+        late = sorted(plan.tasks, key=lambda task: task.settings.process == 0)
+        return [
+            Record(
+                task,
+                "disturbed" if (task.case.op, task.settings.process) == ("matmul", 3) else "ok",
+                measurements=(measurement([1e-3 * (1 + task.settings.process)] * 20),),
+            )
+            for task in late
+        ]
+
+    monkeypatch.setattr(module, "run_plan", run_plan)
+    floor, _, records = self_test("null", 1, 4, 60.0, lambda message: None)
+    assert [one.op for one in floor.floors] == ["add"]
+    assert [record.task.settings.process for record in records] == [0, 0, 1, 1, 2, 2, 3, 3]

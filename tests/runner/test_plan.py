@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -317,3 +318,29 @@ def test_an_operator_that_is_broken_is_an_error_and_not_skipped(monkeypatch: pyt
     assert record.status == "error"
     assert "operator `exp` is broken: KeyError: 'shap'" in record.reason
     assert [task.case.op for task in plan.tasks] == ["add"]
+
+
+# Implementations by name, and functions of the user.
+
+
+def labels(plan: Plan) -> list[str]:
+    return [task.implementation for task in plan.tasks]
+
+
+def test_functions_run_beside_the_built_in_ones_unless_one_is_named(tmp_path: Path) -> None:
+    kernels = tmp_path / "kernels.py"
+    kernels.write_text("raise RuntimeError('planning imports nothing')\n")
+    mine, cases = f"{kernels}:f", [case("exp")]
+    assert labels(make_plan(cases, ["numpy-cpu"], settings(), impl=[mine])) == ["numpy", mine]
+    assert labels(make_plan(cases, ["numpy-cpu"], settings(), impl=[mine], alone=True)) == [mine]
+    assert labels(make_plan(cases, ["numpy-cpu"], settings(), impl=["numpy"])) == ["numpy"]
+    assert labels(make_plan(cases, ["torch-cpu", "numpy-cpu"], settings(), impl=["numpy", mine])) == [
+        mine, "numpy", mine,
+    ]  # fmt: skip
+
+
+def test_an_implementation_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="`exp` has no implementation `cudnn` for numpy"):
+        make_plan([case("exp")], ["numpy-cpu"], settings(), impl=["cudnn"])
+    with pytest.raises(UserError, match=r"--impl: there is no file .*nothing.py"):
+        make_plan([case("exp")], ["numpy-cpu"], settings(), impl=[f"{tmp_path}/nothing.py:f"])

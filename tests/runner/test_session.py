@@ -17,10 +17,11 @@ from opmark.errors import UserError
 from opmark.plugin import BackendInfo
 from opmark.runner.plan import Plan, make_plan, settings_for
 from opmark.runner.selection import select_cases
-from opmark.runner.session import RunRecorder, new_run, run_plan, run_to_resume
+from opmark.runner.session import Retries, RunRecorder, new_run, run_plan, run_to_resume
 from opmark.runner.supervisor import WorkerOptions
 from opmark.schema import Environment, Record, Run
 from opmark.schema.options import MeasureOptions, Selection
+from opmark.schema.record import COUNTED
 from opmark.store.sql import SqlStore
 from opmark.store.sqlite import Sqlite
 
@@ -282,3 +283,90 @@ def test_a_run_says_what_was_typed_and_not_where_opmark_lies(
 ) -> None:
     monkeypatch.setattr("sys.argv", argv)
     assert new_run(Plan([], []), "").command == said
+
+
+# What other work disturbed is measured again at the end.
+
+
+def spoiling(folder: Path, tries: int) -> str:
+    """Source of a backend whose first measurements, `tries` in all, are spoilt, in whichever process they are made."""
+    return f"""
+from opmark.schema import Caution
+from opmark.worker.measure import stability
+
+def spoil(observed):
+    count = Path({str(folder / "tries")!r})
+    count.write_text((count.read_text() if count.exists() else "") + ".")
+    if len(count.read_text()) <= {tries}:
+        yield Caution("preempted", "the core was taken away", "stop other work")
+
+stability._check_preemption = spoil
+
+class Backend(NullBackend): pass
+"""
+
+
+def tries_in(folder: Path) -> int:
+    return len((folder / "tries").read_text())
+
+
+@pytest.mark.disturbed
+def test_a_disturbed_task_is_measured_again_after_all_others(plugin: Plugin, tmp_path: Path) -> None:
+    plugin("busy", spoiling(tmp_path, 1))
+    pauses: list[float] = []
+    said: list[str] = []
+    work = plan("busy", "null", sizes=(1, 2))
+    options = WorkerOptions(60.0, say=said.append)
+    records = list(run_plan(work, options, retries=Retries(sleep=pauses.append)))
+    found = [(record.task.backend, record.task.case.params["shape"]) for record in records]
+    assert found == [("busy", [2]), ("null", [1]), ("null", [2]), ("busy", [1])]
+    assert all(record.status in COUNTED and not record.reason for record in records)
+    assert (len(pauses), tries_in(tmp_path)) == (1, 3)
+    assert said == ["other work disturbed 1 task: measured again in 1 s, try 1 of 3"]
+
+
+@pytest.mark.disturbed
+def test_what_stays_disturbed_has_one_record_that_says_so(plugin: Plugin, tmp_path: Path) -> None:
+    plugin("busy", spoiling(tmp_path, 100))
+    pauses: list[float] = []
+    (record,) = run_plan(plan("busy"), WorkerOptions(60.0), retries=Retries(sleep=pauses.append))
+    assert (record.status, record.reason) == ("disturbed", "the core was taken away; so in 4 tries")
+    assert record.measurements[0].disturbed
+    assert tries_in(tmp_path) == 4
+    assert pauses == sorted(pauses)
+    assert len(pauses) == 3
+
+
+@pytest.mark.disturbed
+def test_without_retries_nothing_is_measured_again(plugin: Plugin, tmp_path: Path) -> None:
+    plugin("busy", spoiling(tmp_path, 100))
+    result = run("add", params={"shape": [4]}, backend="busy", effort="quick", retries=0, db=tmp_path / "store.db")
+    assert [record.status for record in result.records] == ["disturbed"]
+    assert (tries_in(tmp_path), result.exit_code) == (1, 0)
+
+
+@pytest.mark.disturbed
+def test_half_of_the_threads_are_tried_where_it_is_asked_for(plugin: Plugin, tmp_path: Path) -> None:
+    plugin("busy", spoiling(tmp_path, 2))
+    retries = Retries(1, fewer_threads=True, sleep=lambda pause: None)
+    records = list(run_plan(plan("busy", threads=(4,)), WorkerOptions(60.0), retries=retries))
+    assert [record.task.settings.threads for record in records] == [4, 2]
+    assert records[0].status == "disturbed"
+    assert records[1].status in COUNTED
+
+
+@pytest.mark.disturbed
+def test_a_run_that_is_interrupted_before_the_retries_measures_them_when_it_is_resumed(
+    plugin: Plugin, tmp_path: Path
+) -> None:
+    plugin("busy", spoiling(tmp_path, 1))
+    asked: dict[str, Any] = {
+        "ops": "add", "params": {"shape": [[1], [2]]}, "backend": "busy", "effort": "quick", "threads": 1,
+        "db": tmp_path / "store.db",
+    }  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        run(**asked, on_record=Interrupt(1))
+    assert [record.task.case.params["shape"] for record in show(db=asked["db"]).records] == [[2]]
+    result = run(**asked, resume=True)
+    assert sorted(record.task.case.params["shape"] for record in result.records) == [[1], [2]]
+    assert all(record.status in COUNTED for record in result.records)

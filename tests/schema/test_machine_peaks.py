@@ -1,4 +1,4 @@
-"""Peaks: the level that holds data, and names of chips."""
+"""Peaks: the least time that data takes, and names of chips."""
 
 from __future__ import annotations
 
@@ -27,39 +27,38 @@ def any_peaks(draw: st.DrawFn) -> Peaks:
     return peaks(*caches, Level(MEMORY, 1e12))
 
 
-def test_data_is_in_the_smallest_cache_that_holds_it() -> None:
+def test_data_moves_at_the_speed_of_the_smallest_cache_that_holds_it() -> None:
     known = peaks(L1, L2, BEHIND)
-    assert [known.level_for(n, cold=False) for n in (0, 1000, 1001, 50_000)] == [L1, L1, L2, L2]
+    assert known.moving_time(1000, cold=False) == (1000 / 4e12, "L1")
+    assert known.moving_time(50_000, cold=False) == (49_000 / 2e12, "L2"), "1,000 bytes of it are in L1"
+    assert known.moving_time(0, cold=False) == (0.0, MEMORY)
 
 
-def test_a_part_of_what_just_does_not_fit_the_last_cache_is_found_there() -> None:
+def test_of_what_does_not_fit_a_cache_only_the_rest_comes_from_behind_it() -> None:
     known = peaks(L1, L2, BEHIND)
-    assert known.level_for(200_000, cold=False) is L2
-    assert known.level_for(200_001, cold=False) is BEHIND
-
-
-def test_only_the_last_cache_is_that_lenient() -> None:
-    assert peaks(L1, L2, BEHIND).level_for(2000, cold=False) is L2
-    assert peaks(L1, BEHIND).level_for(2000, cold=False) is L1
+    assert known.moving_time(60_000, cold=False) == (59_000 / 2e12, "L2"), "10,000 bytes from memory are quicker"
+    assert known.moving_time(150_000, cold=False) == (100_000 / 1e12, MEMORY)
 
 
 @given(any_peaks(), SIZES, SIZES)
-def test_more_data_is_never_in_a_smaller_cache(known: Peaks, one: int, other: int) -> None:
-    small, large = (known.level_for(n, cold=False) for n in sorted((one, other)))
-    assert small is not None
-    assert large is not None
-    assert known.levels.index(small) <= known.levels.index(large)
-    assert (small.bandwidth or 0) >= (large.bandwidth or 0)
+def test_more_data_never_takes_less_and_a_byte_more_hardly_matters(known: Peaks, one: int, other: int) -> None:
+    small, large = sorted((one, other))
+    times = [known.moving_time(nbytes, cold=False) for nbytes in (small, large, large + 1)]
+    assert times[0] is not None
+    assert times[1] is not None
+    assert times[2] is not None
+    assert times[0].seconds <= times[1].seconds
+    assert times[2].seconds - times[1].seconds <= 1.001 / 1e12, "a byte more takes what memory takes for it, at most"
 
 
 @given(any_peaks(), SIZES)
 def test_cold_data_is_in_memory_whatever_its_size(known: Peaks, nbytes: int) -> None:
-    assert known.level_for(nbytes, cold=True) is known.levels[-1]
+    assert known.moving_time(nbytes, cold=True) == (nbytes / 1e12, MEMORY)
 
 
 @pytest.mark.parametrize(("nbytes", "cold"), [(10**9, False), (1, True)])
 def test_a_memory_that_nobody_knows_is_not_guessed_from_a_cache(nbytes: int, cold: bool) -> None:
-    assert peaks(L1, L2).level_for(nbytes, cold=cold) is None
+    assert peaks(L1, L2).moving_time(nbytes, cold=cold) is None
 
 
 def test_what_computes_is_the_gpu_if_there_is_one() -> None:
@@ -76,8 +75,8 @@ def test_what_was_stored_before_there_were_more_fields_is_read() -> None:
 
 def test_a_cache_whose_speed_nobody_tells_still_holds_data() -> None:
     quiet = Level("L2", None, 1000)
-    assert peaks(quiet, BEHIND).level_for(4000, cold=False) is quiet
-    assert peaks(quiet, BEHIND).level_for(4001, cold=False) is BEHIND
+    assert peaks(quiet, BEHIND).moving_time(3999, cold=False) is None
+    assert peaks(quiet, BEHIND).moving_time(4000, cold=False) == (3000 / 1e12, MEMORY)
 
 
 def test_the_memory_has_a_bandwidth_of_its_own() -> None:

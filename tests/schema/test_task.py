@@ -44,14 +44,19 @@ def test_settings_that_are_written_otherwise_are_others() -> None:
     ],
 )
 def test_ids_of_stored_runs_stay_what_they_were(settings: Settings, expected: str) -> None:
-    """Computed by opmark 0.8. A new field of Settings must not change the ids of tasks that do not use it."""
+    """Computed by opmark 0.8. A new field of Settings or of Sampling must not change the id of a task that does not
+    use it."""
     case = Case.of("add", {"shape": [4], "dtype": "float32"}, "forward")
     backend = "torch-cpu" if settings.effort == "quick" else "torch-cuda"
     assert Task(case, backend, "torch", settings).id == expected
 
 
-def test_a_setting_that_is_added_later_is_in_an_id_only_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opmark.schema.task._IN_EVERY_ID", frozenset())
-    assert not task_module._is_in_id("verify", True)
-    assert task_module._is_in_id("verify", False)
-    assert not task_module._is_in_id("quantities", to_builtins(SETTINGS)["quantities"])
+def test_a_field_that_is_added_later_is_in_an_id_only_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = frozenset(to_builtins(SETTINGS.sampling))
+    monkeypatch.setattr("opmark.schema.task._SETTINGS_IN_EVERY_ID", frozenset({"threads", "effort", "sampling"}))
+    monkeypatch.setattr("opmark.schema.task._SAMPLING_IN_EVERY_ID", every - {"samples"})
+    before = task_module._identity(SETTINGS)
+    assert set(before) == {"threads", "effort", "sampling"}
+    assert set(before["sampling"]) == every - {"samples"}
+    used = task_module._identity(replace(SETTINGS, verify=False, sampling=replace(SETTINGS.sampling, samples=5)))
+    assert used == {**before, "verify": False, "sampling": {**before["sampling"], "samples": 5}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
@@ -15,11 +16,14 @@ from opmark.frameworks.null.backend import NullBackend
 from opmark.frameworks.numpy.backend import NumpyBackend
 from opmark.plugin import CallCost
 from opmark.plugin.registry import backend, operator
+from opmark.runner.worker_process import WorkerProcess
 from opmark.schema import Cost, Environment, Status, Task
 from opmark.worker import task_runner as module
-from opmark.worker.task_runner import TaskRunner
+from opmark.worker.task_runner import TaskRunner, why_unchecked
+from opmark.worker.verify import outputs
 
 MakeTask = Callable[..., Task]
+StartWorker = Callable[..., WorkerProcess]
 
 ENVIRONMENT = Environment.of({"chip": "Fast 9000"})
 
@@ -69,7 +73,9 @@ def test_the_cost_is_that_of_the_phase(null: TaskRunner, make_task: MakeTask) ->
 
 
 def test_what_computes_nothing_is_not_verified_and_says_so(null: TaskRunner, make_task: MakeTask) -> None:
-    verification = null.run(make_task()).verification
+    record = null.run(make_task())
+    assert record.status == "ok"  # it says what it does, and its time is that
+    verification = record.verification
     assert verification is not None
     assert (verification.checked, verification.note) == ("none", "null computes nothing")
 
@@ -85,9 +91,30 @@ def test_a_result_is_verified_before_it_is_timed(numpy: TaskRunner, make_task: M
 def test_without_verification_a_wrong_result_is_timed(numpy: TaskRunner, make_task: MakeTask) -> None:
     task = make_task("fault", "numpy-cpu", kind="wrong")
     record = numpy.run(replace(task, settings=replace(task.settings, verify=False)))
-    assert record.status == "ok"
+    assert (record.status, record.reason) == ("unchecked", "not verified: not asked for")
     assert record.verification is not None
     assert (record.verification.checked, record.verification.note) == ("none", "not asked for")
+
+
+def test_a_large_case_is_checked_in_part(numpy: TaskRunner, make_task: MakeTask) -> None:
+    record = numpy.run(make_task("matmul", "numpy-cpu", M=1000, N=900, K=300))
+    assert record.status in ("ok", "disturbed")  # whatever else runs on this machine
+    assert record.verification is not None
+    assert (record.verification.checked, record.verification.after) == ("sampled", "same")
+    assert why_unchecked(record.verification, backend("numpy-cpu")) == ""
+
+
+def test_a_case_that_was_checked_at_a_smaller_size_only_is_unchecked(
+    numpy: TaskRunner, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "plan_check", lambda task, operator: None)
+    record = numpy.run(make_task("matmul", "numpy-cpu", M=1000, N=900, K=300))
+    assert record.status in ("unchecked", "disturbed")
+    assert record.measurements
+    assert record.verification is not None
+    assert record.verification.checked == "scaled"
+    reason = why_unchecked(record.verification, backend("numpy-cpu"))
+    assert reason.startswith("verified at a smaller size only: its reference would take too long")
 
 
 def test_a_right_result_says_how_it_was_checked(numpy: TaskRunner, make_task: MakeTask) -> None:
@@ -228,7 +255,7 @@ def test_the_backend_counts_what_a_foreign_function_costs(make_task: MakeTask, m
     _with(monkeypatch, foreign=True)
     counted = Cost(None, 1 << 30, 7)
     record = TaskRunner(backend("numpy-cpu"), Counting(CallCost(counted))).run(make_task(backend="numpy-cpu"))
-    assert (record.status, record.cost, record.view) == ("ok", counted, False)
+    assert (record.status, record.cost, record.view) == ("unchecked", counted, False)
     assert record.verification is not None
     assert (record.verification.checked, record.verification.after) == ("none", "")
     assert "without a reference" in record.verification.note
@@ -238,7 +265,7 @@ def test_the_backend_counts_what_a_foreign_function_costs(make_task: MakeTask, m
 def test_a_foreign_function_that_moves_nothing_is_a_view(make_task: MakeTask, monkeypatch: pytest.MonkeyPatch) -> None:
     _with(monkeypatch, foreign=True)
     record = TaskRunner(backend("numpy-cpu"), Counting(CallCost(None, view=True))).run(make_task(backend="numpy-cpu"))
-    assert (record.status, record.cost, record.view) == ("ok", None, True)
+    assert (record.status, record.cost, record.view) == ("unchecked", None, True)
 
 
 def test_a_small_operator_of_the_catalogue_is_not_labelled(numpy: TaskRunner, make_task: MakeTask) -> None:
@@ -259,3 +286,16 @@ def test_an_implementation_that_is_not_here_is_named(numpy: TaskRunner, make_tas
     record = numpy.run(replace(make_task("add", "numpy-cpu"), implementation="newer"))
     assert record.status == "error"
     assert record.reason == "`add` has no implementation `newer` here; there is numpy"
+
+
+@pytest.mark.serial
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process reset its own peak")
+def test_memory_is_that_of_inputs_and_outputs_and_not_what_making_them_took(
+    start_worker: StartWorker, make_task: MakeTask
+) -> None:
+    """torch fills tensors of more than 16 MiB from a block of 16 MiB, which the C library keeps for a while."""
+    pytest.importorskip("torch")
+    task = make_task("add", "torch-cpu", shape=[2048, 2048])
+    record = start_worker("torch-cpu").run(task, 60, 60).record
+    assert record.memory is not None
+    assert record.memory.peak == pytest.approx(3 * 4 * 2048**2, abs=6 << 20)

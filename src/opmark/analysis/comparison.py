@@ -19,7 +19,7 @@ from opmark.schema import CACHES, QUANTITIES, Case, Run
 from opmark.schema.comparison import Compared, Geomean, Pairing
 from opmark.schema.machine import NoiseFloor
 from opmark.schema.measurement import PREEMPTED
-from opmark.schema.record import Figure
+from opmark.schema.record import COUNTED, MEASURED, Figure
 from opmark.stats.interval import log_interval
 from opmark.stats.verdict import (
     ALPHA,
@@ -111,7 +111,7 @@ class Reasons:
 
     @cached_property
     def _known(self) -> dict[Way, str]:
-        tasks = ((r.task, r.reason) for r in self._store.records(self._run.id) if r.status != "ok")
+        tasks = ((r.task, r.reason) for r in self._store.records(self._run.id) if r.status not in COUNTED)
         return {Way(t.case.id, t.backend, t.implementation, t.settings.threads): reason for t, reason in tasks}
 
 
@@ -174,7 +174,7 @@ class _Draft(NamedTuple):
 def _drafts(found: Matched, a: ComparedSide, b: ComparedSide, quantity: str, rules: Rules) -> Iterator[_Draft]:
     wanted = _quantity_filter(quantity)
     for pair in found.pairs:
-        if any(one.status != "ok" for one in pair):
+        if any(one.status not in MEASURED for one in pair):
             yield _Draft(pair, None, None)
             continue
         keys = [key for key in pair[0].figures if key in pair[1].figures and wanted(key)]
@@ -272,10 +272,13 @@ def _correct_verdicts(drafts: Sequence[_Draft]) -> list[_Draft]:
 
 
 def _with_reasons(draft: _Draft, a: ComparedSide, b: ComparedSide) -> _Draft:
-    """Return the draft with the reasons of its failures as a note."""
-    sides = zip(draft.pair, (a, b), strict=True)
-    told = [_failure(one, side) for one, side in sides if one.status != "ok"]
-    return draft._replace(note="; ".join(told)) if told else draft
+    """Return the draft with a note on the sides that failed, or whose results nothing has verified."""
+    sides = list(zip(draft.pair, (a, b), strict=True))
+    told = [_failure(one, side) for one, side in sides if one.status not in MEASURED]
+    if told:
+        return draft._replace(note="; ".join(told))
+    unchecked = [f"unchecked in {side.name}" for one, side in sides if one.status == "unchecked"]
+    return draft._replace(note="; ".join(filter(None, (*unchecked, draft.note))))
 
 
 def _failure(one: Measured, side: ComparedSide) -> str:
@@ -331,10 +334,10 @@ def _pairing(draft: _Draft, names: _CaseNames) -> Pairing:
 
 def _by_effect(pair: Pairing) -> tuple[int, float]:
     """Sort key: failures on B only, on A only, then the largest ratio first, then cases without a ratio."""
-    ok = [status == "ok" for status in pair.statuses]
-    if ok == [True, False]:
+    measured = [status in MEASURED for status in pair.statuses]
+    if measured == [True, False]:
         return 0, 0.0
-    if ok == [False, True]:
+    if measured == [False, True]:
         return 1, 0.0
     return (2, -pair.ratio) if pair.ratio is not None else (3, 0.0)
 

@@ -20,6 +20,7 @@ from opmark.plugin.param import short_bytes
 from opmark.schema import Case, Record
 from opmark.schema.case import content_id
 from opmark.schema.cost import Traffic
+from opmark.schema.record import COUNTED
 from opmark.stats.measurement import Summary
 
 LEAST_SIZES = 3
@@ -244,7 +245,7 @@ def fits_of(found: Sequence[Row]) -> list[Fitted]:
     series: dict[str, list[tuple[Row, FitPoint]]] = {}
     for row in found:
         moved, first = row.moved, row.headline
-        summary = row.summary() if first and first.unit == "s" and row.status == "ok" else None
+        summary = row.summary() if first and first.unit == "s" and row.status in COUNTED else None
         if moved and moved.size and summary:
             series.setdefault(_series_key(row), []).append((row, _point(row, moved, summary)))
     return [_fit_series(pairs) for pairs in series.values()]

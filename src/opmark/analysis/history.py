@@ -26,7 +26,7 @@ from opmark.schema import FAILED, QUANTITIES, Case, Run
 from opmark.schema.history import Histories, History, HistoryPoint, LevelChange, Outage, RunAt
 from opmark.schema.machine import NoiseFloor
 from opmark.schema.measurement import PREEMPTED, Cache
-from opmark.schema.record import Figure, SeriesKey
+from opmark.schema.record import COUNTED, Figure, SeriesKey
 from opmark.stats import log_interval
 from opmark.stats.change_point import MARGIN, SHORTEST, Change, change_points, early_warning
 from opmark.store.protocol import Store
@@ -389,7 +389,7 @@ def _key(figure: Figure) -> Key:
 
 def _usable(figure: Figure) -> bool:
     whole = figure.median is not None and math.isfinite(figure.median) and figure.median > 0
-    return figure.status == "ok" and whole and PREEMPTED not in figure.cautions
+    return figure.status in COUNTED and whole and PREEMPTED not in figure.cautions
 
 
 def _headlines(figures: Iterable[Figure]) -> dict[Way, Key]:

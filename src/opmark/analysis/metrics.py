@@ -23,16 +23,15 @@ def peak_share(cost: Cost | None, seconds: float, dtype: str, peaks: Peaks, *, c
     if cost is None or cost.flops is None or seconds <= 0:
         return None
     peak = peaks.flops.get(dtype)
-    level = peaks.level_for(cost.bytes_moved, cold=cold)
-    known = level if level and level.bandwidth else peaks.level_for(cost.bytes_moved, cold=True)
-    if known is None or not known.bandwidth or (peak is None and _computes(cost)):
+    if peak is None and _computes(cost):
         return None
-    moving = cost.bytes_moved / known.bandwidth
-    computing = (cost.flops or 0) / peak if peak else 0.0
-    if known is not level and moving > computing:
-        return None  # the bandwidth of the cache is unknown, only that it exceeds that of the memory
-    least = max(moving, computing)
-    return PeakShare(least / seconds, "compute" if computing > moving else known.name) if least > 0 else None
+    computing = cost.flops / peak if peak else 0.0
+    moving = peaks.moving_time(cost.bytes_moved, cold=cold)
+    if moving is None:  # the bandwidth of a cache is unknown, only that it exceeds that of the memory
+        slowest = peaks.moving_time(cost.bytes_moved, cold=True)
+        return PeakShare(computing / seconds, "compute") if slowest and computing >= slowest.seconds > 0 else None
+    least = max(moving.seconds, computing)
+    return PeakShare(least / seconds, "compute" if computing > moving.seconds else moving.level) if least > 0 else None
 
 
 def _computes(cost: Cost) -> bool:
@@ -48,6 +47,7 @@ error too."""
 
 PROCESSES_DIFFER = "processes-differ"
 IS_ABOVE_PEAK = "above-peak"
+IS_ABOVE_DATASHEET = "above-datasheet"
 _OF_ONE_PROCESS = "imprecise"
 """Caution about the interval of one process, which does not matter if there are several."""
 

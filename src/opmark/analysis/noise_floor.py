@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from opmark.analysis.environment import machine_of
 from opmark.schema import Run
 from opmark.schema.measurement import PREEMPTED, QUANTITIES
-from opmark.schema.record import Figure, SeriesKey
+from opmark.schema.record import COUNTED, Figure, SeriesKey
 from opmark.schema.run import CHANGED
 from opmark.store.protocol import Store
 
@@ -115,7 +115,7 @@ def _read_runs(store: Store, facts: dict[str, Any], figures_of: Callable[[str], 
 def _is_usable(figure: Figure) -> bool:
     """Return whether a figure is a valid time; a preempted one is not noise of this machine."""
     time = figure.quantity in QUANTITIES and QUANTITIES[figure.quantity].unit == "s"
-    measured = figure.status == "ok" and figure.median is not None and figure.median > 0
+    measured = figure.status in COUNTED and figure.median is not None and figure.median > 0
     return time and measured and PREEMPTED not in figure.cautions
 
 

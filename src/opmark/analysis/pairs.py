@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from opmark.errors import UserError
 from opmark.plugin.registry import way_of
 from opmark.schema.measurement import Cache
-from opmark.schema.record import Figure, Status
+from opmark.schema.record import Figure, Status, severity
 from opmark.stats.verdict import FEWEST, STAGES, Comparison, compare_groups, compare_pairs
 from opmark.units import count_noun, significant
 
@@ -71,7 +71,7 @@ _RULES: tuple[Callable[[Way], tuple[object, ...]], ...] = (
 def measured(figures: Iterable[Figure]) -> list[Measured]:
     """Group figures by way, in the order of their first figures."""
     found: dict[tuple[str, str, str, int], tuple[dict[Key, dict[int, Figure]], list[Figure]]] = {}
-    bad: dict[tuple[str, str, str, int], Status] = {}
+    worst: dict[tuple[str, str, str, int], Status] = {}
     for figure in figures:
         way = (figure.case, figure.backend, figure.implementation, figure.threads)
         kept = found.get(way)
@@ -82,9 +82,8 @@ def measured(figures: Iterable[Figure]) -> list[Measured]:
             by_process[figure.process] = figure
         else:
             kept[1].append(figure)
-        if figure.status != "ok":
-            bad.setdefault(way, figure.status)
-    return [Measured(Way(*way), *rest, bad.get(way, "ok")) for way, rest in found.items()]
+        worst[way] = min(worst.get(way, "ok"), figure.status, key=severity)
+    return [Measured(Way(*way), *rest, worst[way]) for way, rest in found.items()]
 
 
 def pair_sides(a: Sequence[Measured], b: Sequence[Measured]) -> Matched | None:

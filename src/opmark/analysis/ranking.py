@@ -16,7 +16,6 @@ from opmark.plugin.registry import backend_or_none
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Cache, Measurement, Numerics, Record, Run
 from opmark.schema.machine import NoiseFloor, chip
-from opmark.schema.measurement import PREEMPTED
 from opmark.schema.ranking import (
     SCHEMA,
     Accuracy,
@@ -29,6 +28,7 @@ from opmark.schema.ranking import (
     RankingGroup,
     Tally,
 )
+from opmark.schema.record import severity
 from opmark.stats.measurement import Summary, summarize
 from opmark.stats.verdict import MARGIN, compare_pairs
 from opmark.store.protocol import Store
@@ -69,9 +69,9 @@ class Contender(NamedTuple):
 
     def why_out(self, key: Key) -> str:
         """Return why its number cannot be used for a choice, or an empty text."""
-        failed = next((r for r in self.records if r.status != "ok"), None)
-        if failed:
-            return f"{failed.status}: {failed.reason}"
+        worst = min(self.records, key=lambda record: severity(record.status))
+        if worst.status != "ok":
+            return ": ".join(filter(None, (worst.status, worst.reason)))
         unchecked = next((r for r in self.records if not verified(r)), None)
         if unchecked:
             note = unchecked.verification.note if unchecked.verification else ""
@@ -79,14 +79,15 @@ class Contender(NamedTuple):
         found = self.measurements(key).values()
         if len(found) < len(self.records):
             return f"{' '.join(key)} was not measured"
-        if any(caution.code == PREEMPTED for measurement in found for caution in measurement.cautions):
+        if any(measurement.disturbed for measurement in found):
             return "preempted: the number is the scheduler's"
         return "" if all(median(m.samples) > 0 for m in found) else "below what can be measured"
 
 
 def verified(record: Record) -> bool:
     """Return whether the outputs were verified, in full or at a smaller size."""
-    return record.status == "ok" and record.verification is not None and record.verification.checked != "none"
+    measured = record.status in ("ok", "disturbed")
+    return measured and record.verification is not None and record.verification.checked != "none"
 
 
 def shared_key(contenders: Iterable[Sequence[Record]]) -> Key | None:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from opmark.analysis.bandwidth import LinkShare, Skew, bandwidths, link_share_of, skew
 from opmark.analysis.metrics import (
     APART,
+    IS_ABOVE_DATASHEET,
     IS_ABOVE_PEAK,
     PROCESSES_DIFFER,
     PeakShare,
@@ -39,7 +40,7 @@ from opmark.schema.chart import Unit
 from opmark.schema.cost import Link, Traffic
 from opmark.schema.machine import NoiseFloor, Peaks
 from opmark.schema.measurement import PREEMPTED
-from opmark.schema.record import FAILED, Overlap, Status, StoredFigure
+from opmark.schema.record import COUNTED, FAILED, Overlap, Status, StoredFigure, severity
 from opmark.schema.record_head import RecordHead
 from opmark.schema.task import key_across_processes
 from opmark.stats import log_interval
@@ -87,10 +88,15 @@ class Timing(Struct, frozen=True):
         return self.quantity, self.cache
 
     @property
+    def disturbed(self) -> bool:
+        """Whether the scheduler spoilt the number: tables show it in brackets."""
+        return PREEMPTED in self.cautions
+
+    @property
     def usable(self) -> bool:
         """Whether the number is valid and was not spoilt by the scheduler."""
         positive = self.median is not None and math.isfinite(self.median) and self.median > 0
-        return positive and PREEMPTED not in self.cautions
+        return positive and not self.disturbed
 
 
 class Row(Struct, frozen=True, dict=True):
@@ -116,7 +122,7 @@ class Row(Struct, frozen=True, dict=True):
     effort: str
     mode: str
     status: Status
-    """If processes differ, the status of one that failed."""
+    """If processes differ, the most severe one."""
     reason: str
     timings: tuple[Timing, ...]
     """The first is the headline."""
@@ -145,7 +151,7 @@ class Row(Struct, frozen=True, dict=True):
     compile_time: float | None = None
     """Seconds with empty caches, median over processes; None: nothing was compiled."""
     verified: str = ""
-    """`full`, `scaled` or `none`; empty if nothing ran."""
+    """`full`, `sampled`, `scaled` or `none`; empty if nothing ran."""
     wrt: tuple[str, ...] = ()
     """Inputs whose gradients are computed, if not all that have one."""
     memory_source: str = ""
@@ -163,7 +169,7 @@ class Row(Struct, frozen=True, dict=True):
 
     @property
     def seconds(self) -> float | None:
-        """Median of the headline, if it is a time above 0."""
+        """Median of the headline, if it is a time above 0, also of a disturbed one."""
         first = self.headline
         return first.median if first and first.unit == "s" and first.median and first.median > 0 else None
 
@@ -193,13 +199,8 @@ class Row(Struct, frozen=True, dict=True):
 
     @property
     def usable(self) -> bool:
-        """Whether the task succeeded and its headline is usable."""
-        return self.status == "ok" and self.headline is not None and self.headline.usable
-
-    @property
-    def above_peak(self) -> bool:
-        """Whether it exceeds the measured peak of the chip: then the peak, the cost or the clock is wrong."""
-        return self.of_peak is not None and is_above(self.of_peak.share)
+        """Whether the task was measured and its headline counts."""
+        return self.status in COUNTED and self.headline is not None and self.headline.usable
 
     @property
     def headline_cautions(self) -> tuple[str, ...]:
@@ -232,7 +233,7 @@ class Row(Struct, frozen=True, dict=True):
     @property
     def record(self) -> Record:
         """The record that represents all: a failed one if there is any."""
-        return next((record for record in self.records if record.status != "ok"), self.records[0])
+        return min(self.records, key=lambda record: severity(record.status))
 
     @property
     def machine(self) -> MachineFacts:
@@ -285,10 +286,14 @@ class Row(Struct, frozen=True, dict=True):
             found += [(_key(m), caution) for m in self.records[0].measurements for caution in m.cautions]
         elif self.records:
             found += [(timing.key, caution) for timing in self.timings for caution in self._over_processes(timing)]
-        if self.above_peak and self.of_peak and self.headline:
-            share = f"{percent(self.of_peak.share)} of the measured peak ({self.of_peak.bound})"
-            message, hint = f"{share}; at most 100 % is possible", "`opmark calibrate` again, on a quiet machine"
-            found.append((self.headline.key, Caution(IS_ABOVE_PEAK, message, hint)))
+        limits = (
+            (self.of_peak, IS_ABOVE_PEAK, "the measured peak", "`opmark calibrate` again, on a quiet machine"),
+            (self.of_datasheet, IS_ABOVE_DATASHEET, "the datasheet", "the datasheet, the cost or the clock is wrong"),
+        )
+        for share, code, limit, hint in limits:
+            if share and is_above(share.share) and self.headline:
+                message = f"{percent(share.share)} of {limit} ({share.bound}); at most 100 % is possible"
+                found.append((self.headline.key, Caution(code, message, hint)))
         return found
 
     def _over_processes(self, timing: Timing) -> Iterator[Caution]:
@@ -409,6 +414,8 @@ def _rivals_key(task: Task) -> object:
 
 
 def _gain(row: Row, first: Row) -> float | None:
+    if any(one.headline is not None and one.headline.disturbed for one in (row, first)):
+        return None
     summary, base = row.summary(), first.summary()
     if summary is None or base is None or summary.median <= 0 or row.keys[0] != first.keys[0]:
         return None
@@ -433,7 +440,7 @@ def make_rows(
 def _make_row(
     group: Sequence[RecordHead], case: Case, machines: Mapping[str, MachineFacts], names: RowNames | None
 ) -> Row:
-    first = group[0] if len(group) == 1 else next((head for head in group if head.status != "ok"), group[0])
+    first = min(group, key=lambda head: severity(head.status))
     body, settings = first.body, first.body.task.settings
     figures: dict[Key, list[StoredFigure]] = {}
     for head in group:
@@ -442,9 +449,10 @@ def _make_row(
     timings = tuple([_timing(*key, found, several=len(group) > 1) for key, found in figures.items()])
     machine = machines.get(first.environment, _UNKNOWN_MACHINE)
     found = _rates(body.cost, timings[0] if timings else None, case, first.backend, machine, view=body.view)
-    share = found.get("of_peak")
-    if share and is_above(share.share):  # the headline is more than the hardware can do
-        timings = (replace(timings[0], cautions=(*timings[0].cautions, IS_ABOVE_PEAK)), *timings[1:])
+    for name, code in (("of_peak", IS_ABOVE_PEAK), ("of_datasheet", IS_ABOVE_DATASHEET)):
+        share = found.get(name)
+        if share and is_above(share.share):  # the headline is more than the hardware can do
+            timings = (replace(timings[0], cautions=(*timings[0].cautions, code)), *timings[1:])
     compiled = [head.body.compilation.cold for head in group if head.body.compilation]
     start = group[0]
     row = Row(
@@ -497,7 +505,7 @@ def _rates(
     if moved:
         found |= {"traffic": moved.size, "link": moved.link, "ranks": moved.ranks}
     duration = lead.median if lead and lead.unit == "s" else None
-    if lead is None or not duration or duration <= 0:
+    if lead is None or not duration or duration <= 0 or lead.disturbed:
         return found
     if moved:
         link = bandwidths(cost, duration)

@@ -29,6 +29,7 @@ from opmark.schema.comparison import Compared, Pairing, Verdict
 from opmark.schema.measurement import PREEMPTED
 from opmark.schema.messages import Side
 from opmark.schema.options import MeasureOptions, Names, StoreOptions, as_list, split_names
+from opmark.schema.record import MEASURED
 from opmark.schema.run import short_revision
 from opmark.stats.verdict import STAGES
 from opmark.store.protocol import Store
@@ -48,9 +49,9 @@ class TurnProgress:
 def ab(request: ABRequest) -> Compared:
     """Compare B with A, measured in turns: A B B A A B B A ..., each in a fresh process.
 
-    Either one of `backend`, `python` and `threads` has two values, or `env` (`VAR=VALUE`; `VAR=` is empty, `VAR` alone
-    unset) or `rev` says how the sides differ, or `same` compares a thing with itself. A single `env` is for B and a
-    single `rev` for A; the other side is as things are.
+    Either one of `backend`, `impl`, `python` and `threads` has two values, or `env` (`VAR=VALUE`; `VAR=` is empty,
+    `VAR` alone unset) or `rev` says how the sides differ, or `same` compares a thing with itself. A single `env` is for
+    B and a single `rev` for A; the other side is as things are.
     """
     return ab_request(request)
 
@@ -62,8 +63,9 @@ def ab_request(request: ABRequest) -> Compared:
         for line in problem_lines(selected.source.problems, (*selected.source.notes, *selected.left_out)):
             request.say(line)
     difference = SideOptions(
-        backend=split_names(request.backend), python=split_names(request.python), threads=as_list(request.threads),
-        env=_texts(request.env), rev=_texts(request.rev), same=request.same, repo=request.repo, make=request.make,
+        backend=split_names(request.backend), impl=split_names(request.impl), python=split_names(request.python),
+        threads=as_list(request.threads), env=_texts(request.env), rev=_texts(request.rev), same=request.same,
+        repo=request.repo, make=request.make,
     )  # fmt: skip
     with make_sides(difference, selected.cases) as (a, b):
         return measure_sides(
@@ -106,7 +108,10 @@ def measure_sides(
     """
     most = STAGES[-1] if options.processes is None else options.processes
     _refuse_ranks(a, b, cases)
-    one, two = (plan_cases(SelectedCases(list(cases)), options_of_side(options, side, most)) for side in (a, b))
+    one, two = (
+        plan_cases(SelectedCases(list(cases)), options_of_side(options, side, most), alone=bool(side.implementation))
+        for side in (a, b)
+    )
     _confirm_opposite((one, two), say)
     with closing(open_store(keep.db, create=True)) as store:
         session = _ABSession(store, (a, b), (one, two), keep.label, options.margin, most, settled)
@@ -128,12 +133,11 @@ def measure_sides(
 
 
 def options_of_side(options: MeasureOptions, side: Side, processes: int) -> MeasureOptions:
-    """Return the same options with the backend and the threads of a side. The name of a backend holds its
-    interpreter."""
+    """Return the same options with the backend, the implementation and the threads of a side. The name of a backend
+    holds its interpreter."""
     values = {one.name: getattr(options, one.name) for one in fields(MeasureOptions)}
-    return MeasureOptions(
-        **{**values, "backend": side.backend, "python": (), "threads": side.threads, "processes": processes}
-    )  # fmt: skip
+    own = {"backend": side.backend, "python": (), "threads": side.threads, "impl": side.implementation or options.impl}
+    return MeasureOptions(**{**values, **own, "processes": processes})
 
 
 def _confirm_opposite(plans: tuple[Plan, Plan], say: Callable[[str], None]) -> None:
@@ -198,7 +202,7 @@ class _ABSession:
 
 def _may_be_decided(pair: Pairing) -> bool:
     """Return whether more pairs may decide a case: both sides have a number, or the scheduler spoilt one."""
-    return pair.ratio is not None or (pair.statuses == ("ok", "ok") and PREEMPTED in pair.note)
+    return pair.ratio is not None or (MEASURED.issuperset(pair.statuses) and PREEMPTED in pair.note)
 
 
 def _run(side: Side, plan: Plan, label: str, session: str, pairs: int) -> Run:

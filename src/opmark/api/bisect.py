@@ -42,8 +42,9 @@ def bisect_request(request: BisectRequest) -> BisectResult:
     selected = select_cases(request, request.seed)
     refuse_ranks_of_others(selected)
     difference = SideOptions(
-        backend=split_names(request.backend), python=split_names(request.python), threads=as_list(request.threads)
-    )
+        backend=split_names(request.backend), impl=split_names(request.impl), python=split_names(request.python),
+        threads=as_list(request.threads),
+    )  # fmt: skip
     plain = one_side(difference, selected.cases)
     root = repository(request.repo)
     ends = commit_of(root, request.good), commit_of(root, request.bad)

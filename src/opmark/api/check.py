@@ -21,8 +21,8 @@ from opmark.plugin.registry import parameters_of
 from opmark.runner.selection import select_cases
 from opmark.schema import Case
 from opmark.schema.comparison import CheckedCase, CheckResult, Compared, Outcome, Pairing
-from opmark.schema.options import MeasureOptions, Selection, StoreOptions, options_of, split_names
-from opmark.schema.record import FAILED
+from opmark.schema.options import MeasureOptions, Selection, options_of, split_names
+from opmark.schema.record import COUNTED, FAILED, MEASURED
 from opmark.units import count_noun
 
 # Options that may be given beside a stored run: they apply to cases that are measured again.
@@ -93,7 +93,8 @@ def _shared(request: CheckRequest, other: type) -> dict[str, Any]:
 def _refuse_with_run(request: CheckRequest) -> None:
     """Raise UserError for options that would have no effect, because a stored run has been measured already."""
     measuring = {**options_of(Selection), **options_of(MeasureOptions)}
-    for name, found in [*measuring.items(), ("label", options_of(StoreOptions)["label"])]:
+    others = [(name, options_of(CheckRequest)[name]) for name in ("label", "retries")]
+    for name, found in [*measuring.items(), *others]:
         if name not in _ALLOWED_WITH_RUN and getattr(request, name) != found.default and getattr(request, name) != []:
             option = "operators" if name == "ops" else found.flag
             raise UserError(f"--run is of a run that is stored; {option} is for what is measured now", "leave one out")
@@ -111,10 +112,10 @@ def _baseline(finder: RunFinder, name: str) -> RunReference:
     """Find the baseline; UserError if none of its cases was measured."""
     found = _run(finder, name)
     statuses = [figure.status for figure in found.store.figures(runs=[found.run.id])]
-    if "ok" not in statuses:
+    if not COUNTED.intersection(statuses):
         raise UserError(
-            f"the baseline `{name}` (run {found.run.id}) measured nothing: {count_noun(len(statuses), 'record')}, none "
-            "of them ok",
+            f"the baseline `{name}` (run {found.run.id}) measured nothing that counts: "
+            f"{count_noun(len(statuses), 'record')}, none of them ok or unchecked",
             f"`opmark show {found.run.id}` says why",
         )
     return found
@@ -176,7 +177,7 @@ def _finding(pair: Pairing, look: ConfirmationResult | None) -> CheckedCase:
 def _outcome(pair: Pairing) -> Outcome:
     """Return the outcome of a case that was not measured again."""
     then, now = pair.statuses
-    if now == "ok":
+    if now in MEASURED:
         return "mended" if then in FAILED else pair.verdict
     if then in FAILED:
         return "broken"

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from opmark.analysis.comparison import ComparedSide, ids, side_of
 from opmark.analysis.comparison import compare as compare_sides
+from opmark.api.requests import CompareRequest, keywords_of
 from opmark.api.result import open_store
-from opmark.errors import InvalidParameter, StoreError, UnknownName, UserError, nearest
+from opmark.errors import StoreError, UnknownName, UserError, nearest
 from opmark.plugin.registry import way_of
 from opmark.schema import Case, Run
 from opmark.schema.comparison import Compared
 from opmark.schema.options import PathLike
 from opmark.schema.record import Figure
-from opmark.stats.verdict import DRIFT, MARGIN
 from opmark.store.location import display_address, is_server
 from opmark.store.protocol import Store
 from opmark.store.runs import find_run
@@ -143,31 +143,27 @@ def _chosen(wanted: Callable[[Figure], bool], own: Iterable[Figure], name: str) 
     return chosen
 
 
-def compare(
-    a: str,
-    b: str,
-    *,
-    db: PathLike | None = None,
-    run: str | None = None,
-    quantity: str = "",
-    margin: float = MARGIN,
-    drift: float = DRIFT,
-    unlike: bool = False,
-) -> Compared:
+@keywords_of(CompareRequest)
+def compare(request: CompareRequest) -> Compared:
     """Tell case by case whether B is faster than A, slower, the same, or undecided.
 
     A and B are each a run (its id, the beginning of it, its label, `LABEL~1`), a store (`other.db`, `other.db::RUN`,
     `postgresql://...::RUN`), or a backend or an interpreter of one run: of `run`, or of the last one.
     """
-    check_share(margin, "margin")
-    check_share(drift, "drift")
+    return compare_request(request)
+
+
+def compare_request(request: CompareRequest) -> Compared:
     with ExitStack() as stack:
-        found = RunFinder(stack, db).two(a, b, run)
+        found = RunFinder(stack, request.db).two(request.a, request.b, request.run)
         one = side_of(found[0].store, found[0].run, found[0].name, found[0].chosen)
         same_store = one if found[0].store is found[1].store else None
         other = side_of(found[1].store, found[1].run, found[1].name, found[1].chosen, same_store)
         cases = cases_of((found[0].store, one), (found[1].store, other))
-        return compare_sides(one, other, cases, quantity=quantity, margin=margin, drift=drift, unlike=unlike)
+        return compare_sides(
+            one, other, cases,
+            quantity=request.quantity, margin=request.margin, drift=request.drift, unlike=request.unlike,
+        )  # fmt: skip
 
 
 def cases_of(*sides: tuple[Store, ComparedSide]) -> dict[str, Case]:
@@ -176,10 +172,3 @@ def cases_of(*sides: tuple[Store, ComparedSide]) -> dict[str, Case]:
     for store, side in sides:
         known |= store.cases(set(ids(side)) - known.keys())
     return known
-
-
-def check_share(value: float, name: str) -> None:
-    if not 0 <= value < 1:
-        raise InvalidParameter(
-            f"{name}: expected a share from 0 to below 1, got {value:g}", f"as in --{name} 0.03 or --{name} 3%"
-        )

@@ -30,7 +30,7 @@ from opmark.schema.comparison import Compared, Outcome, Pairing
 from opmark.schema.measurement import PREEMPTED, Cache
 from opmark.schema.messages import Side
 from opmark.schema.options import PathLike, StoreOptions
-from opmark.schema.record import FAILED, Figure
+from opmark.schema.record import FAILED, MEASURED, Figure
 from opmark.stats.verdict import STAGES
 from opmark.store.protocol import Store
 from opmark.units import count_noun, significant
@@ -85,7 +85,7 @@ def doubtful_pairs(compared: Compared, margin: float) -> list[Pairing]:
     def slow(pair: Pairing) -> bool:
         return pair.verdict == "slower" or pair.ratio is None or pair.ratio > least
 
-    return [pair for pair in compared.pairs if fails_now(pair) or (pair.statuses == ("ok", "ok") and slow(pair))]
+    return [pair for pair in compared.pairs if fails_now(pair) or (MEASURED.issuperset(pair.statuses) and slow(pair))]
 
 
 def clearly_slower(pair: Pairing, margin: float) -> bool:
@@ -173,7 +173,7 @@ class SlowdownConfirmation:
         why = f"not measured again: {self.now.name} cannot be had any more: {reason}"
         measured = {
             (f.case, where(f.backend, f.implementation, f.threads))
-            for f in self.now.store.figures(runs=[self.now.run.id]) if f.status == "ok"
+            for f in self.now.store.figures(runs=[self.now.run.id]) if f.status in MEASURED
         }  # fmt: skip
         self._note(why)
         always = {key_of(pair): fails_now(pair) and (pair.case, pair.where[1]) not in measured for pair in pairs}
@@ -214,7 +214,7 @@ class SlowdownConfirmation:
         changed, or was not built. If B is slower than this A in turns, that does not matter: their code differs."""
         if fails_now(pair) and again.statuses[1] in FAILED:
             return ""
-        if again.statuses[0] != "ok":
+        if again.statuses[0] not in MEASURED:
             return f"its revision does not run here: {again.note}"
         if self.against.named or not pair.a or not again.a or clearly_slower(again, self.options.margin):
             return ""

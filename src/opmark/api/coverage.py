@@ -18,6 +18,7 @@ from opmark.plugin.registry import DRILL, backends, candidates, catalogue, imple
 from opmark.schema import Record
 from opmark.schema.coverage import Coverage, CoveredOperator, ImplementedOperator, Matrix
 from opmark.schema.options import PathLike
+from opmark.schema.record import MEASURED
 from opmark.store import memory
 from opmark.store.location import store_exists
 from opmark.store.protocol import Store
@@ -100,7 +101,7 @@ def _outcomes(records: Sequence[Record]) -> dict[str, dict[str, str]]:
     for record in records:
         case = record.task.case
         if case.op.startswith(PREFIX):
-            became = record.status if record.status == "ok" else f"{record.status}: {record.reason}"
+            became = "ok" if record.status in MEASURED else f"{record.status}: {record.reason}"
             phases = found.setdefault(case.op.removeprefix(PREFIX), {})
             if phases.get(case.phase, "ok") == "ok":  # a failure in one of several processes wins
                 phases[case.phase] = became
@@ -145,7 +146,7 @@ def _add_verified(records: Sequence[Record], verified: dict[str, dict[str, list[
     """Add verified phases by operator and backend; a variant or another interpreter counts as the same backend."""
     for record in records:
         task, check = record.task, record.verification
-        if record.status == "ok" and check is not None and check.checked != "none":
+        if record.status in MEASURED and check is not None and check.checked != "none":
             name = task.backend.partition("@")[0].partition("/")[0]
             phases = verified.setdefault(task.case.op, {}).setdefault(name, [])
             if task.case.phase not in phases:

@@ -6,56 +6,39 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
 
 from opmark.analysis.rows import RunView
-from opmark.api.compare import RunFinder, RunReference, compare
+from opmark.api.compare import RunFinder, RunReference, compare_request
 from opmark.api.items import view_stored_run
+from opmark.api.requests import CompareOptions, CompareRequest, ReportRequest, keywords_of
 from opmark.errors import UnknownName, UserError
 from opmark.report.charts.elements import unique
 from opmark.report.charts.gallery import FIGURES
 from opmark.report.charts.ratios import ratios
 from opmark.report.summary import MARKS, Content, RunSection, Versus
 from opmark.schema.chart import Chart
-from opmark.schema.options import PathLike, split_names
-from opmark.stats.verdict import DRIFT, MARGIN
+from opmark.schema.options import options_of, split_names
 from opmark.store.runs import find_run
 from opmark.store.sql import SqlStore
 
 FORMATS = ("html", "md", "pdf")
 
 
-class CompareOptions(NamedTuple):
-    """How several runs are compared: options of `opmark compare`."""
-
-    run: str | None = None
-    quantity: str = ""
-    margin: float = MARGIN
-    drift: float = DRIFT
-    unlike: bool = False
-
-
-def make_report(
-    runs: str | Sequence[str] = (),
-    *,
-    format: str = "html",
-    title: str = "",
-    db: PathLike | None = None,
-    run: str | None = None,
-    quantity: str = "",
-    margin: float = MARGIN,
-    drift: float = DRIFT,
-    unlike: bool = False,
-    browser: PathLike | None = None,
-) -> str | bytes:
+@keywords_of(ReportRequest)
+def make_report(request: ReportRequest) -> str | bytes:
     """Return a self-contained report of one run (by default the last one), or of several, each compared with the first.
 
     Names are those of `compare`. `format` is `html`; `md`, short enough for a pull request; or `pdf` as bytes, printed
     by `browser`, `$OPMARK_BROWSER` or an installed browser.
     """
+    return report_request(request)
+
+
+def report_request(request: ReportRequest) -> str | bytes:
+    format, browser = request.format, request.browser
     if format not in FORMATS:
         raise UnknownName("format of a report", format, FORMATS)
-    content = gather_content(split_names(runs), db, title, CompareOptions(run, quantity, margin, drift, unlike))
+    content = _gather_content(request)
     if format == "md":
         from opmark.report.formats.markdown import markdown_report
 
@@ -69,20 +52,22 @@ def make_report(
     return print_pdf(page(content, paper=True), Path(browser) if browser else None)
 
 
-def gather_content(names: Sequence[str], db: PathLike | None, title: str, how: CompareOptions) -> Content:
-    if len(names) < 2 and how.quantity:
+def _gather_content(request: ReportRequest) -> Content:
+    names = split_names(request.runs)
+    if len(names) < 2 and request.quantity:
         raise UserError(
             "--quantity says what is compared, and a single run is compared with nothing",
             "name a second run; of one, every quantity is in the report",
         )
     with ExitStack() as stack:
-        finder = RunFinder(stack, db)
-        parts = {(id(found.store), found.run.id): found for found in _find_runs(finder, names, how.run)}
+        finder = RunFinder(stack, request.db)
+        options = {name: getattr(request, name) for name in options_of(CompareOptions)}
+        parts = {(id(found.store), found.run.id): found for found in _find_runs(finder, names, request.run)}
         versus = []
         for other in names[1:]:
-            compared = compare(names[0], other, db=db, **how._asdict())
+            compared = compare_request(CompareRequest(names[0], other, **options))
             versus.append(Versus(compared, ratios(compared) if compared.pairs else None))
-        return Content(title, tuple(_make_section(found) for found in parts.values()), tuple(versus))
+        return Content(request.title, tuple(_make_section(found) for found in parts.values()), tuple(versus))
 
 
 def _find_runs(finder: RunFinder, names: Sequence[str], run: str | None) -> list[RunReference]:

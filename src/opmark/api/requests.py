@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_args, 
 from opmark.errors import nearest
 from opmark.schema.comparison import FAIL_ON
 from opmark.schema.options import (
+    DEFAULT_COMPILE_TIMEOUT,
+    DEFAULT_RETRIES,
     DEFAULT_TIMEOUT,
     LONGEST,
     MOST_THREADS,
@@ -44,7 +46,23 @@ _EFFORT = options_of(MeasureOptions)["effort"].option
 _TIMEOUT = options_of(MeasureOptions)["timeout"].option
 _DB = options_of(StoreOptions)["db"].option
 _REPO = Option("The git repository. [default: that of the current folder]", form="path")
+_RETRIES = Option(
+    "Further tries, at the end, of what other work on the machine disturbed.", least=0, most=100, example="3"
+)
+_FEWER_THREADS = Option("Measure what stays disturbed once more, with half of its threads.")
 _MAKE = Option("A command to run in a revision's files first, as in 'make -C kernels'.")
+
+_PROCESSES = Option(
+    f"Processes per side at most. [default: {', '.join(map(str, STAGES))} until it is decided]",
+    least=2, most=STAGES[-1], example="10",
+)  # fmt: skip
+_BUDGET = Option(
+    "Seconds after which no further pair of processes is started.",
+    above=0, most=LONGEST, unit="seconds", example="900",
+)  # fmt: skip
+_MARGIN = Option(
+    "Differences up to this are called the same: 0.01 or 1%.", least=0, unit="a share", form="share", example="3%"
+)
 
 P = ParamSpec("P")
 RequestT = TypeVar("RequestT")
@@ -120,6 +138,8 @@ class RunRequest(StoreOptions, PlanRequest):
     """`opmark run`"""
 
     resume: Annotated[bool, Option("Continue an interrupted run.")] = False
+    retries: Annotated[int, _RETRIES] = DEFAULT_RETRIES
+    fewer_threads: Annotated[bool, _FEWER_THREADS] = False
     profile: "Profiling | Sequence[Profiling] | None" = None
     """Profilers that run the measured cases again, afterwards."""
     session: str = ""
@@ -165,25 +185,9 @@ class TurnOptions(MeasureOptions):
     """How to measure two sides in turns: short processes, because more samples of one process do not help."""
 
     effort: Annotated[str, _EFFORT] = "quick"
-    processes: Annotated[
-        int | None,
-        Option(
-            f"Processes per side at most. [default: {', '.join(map(str, STAGES))} until it is decided]",
-            least=2, most=STAGES[-1], example="10",
-        ),
-    ] = None  # fmt: skip
-    budget: Annotated[
-        float,
-        Option(
-            "Seconds after which no further pair of processes is started.",
-            above=0, most=LONGEST, unit="seconds", example="900",
-        ),
-    ] = 900.0  # fmt: skip
-    margin: Annotated[
-        float,
-        Option("Differences up to this are called the same: 0.01 or 1%.", least=0, unit="a share", form="share",
-               example="3%"),
-    ] = MARGIN  # fmt: skip
+    processes: Annotated[int | None, _PROCESSES] = None
+    budget: Annotated[float, _BUDGET] = 900.0
+    margin: Annotated[float, _MARGIN] = MARGIN
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -225,6 +229,7 @@ class CheckRequest(StoreOptions, MeasureOptions, Selection):
 
     baseline: Annotated[str, Option("The run to hold it against: its label, its id, or STORE::RUN.")] = ""
     current: Annotated[str | None, Option("A stored run to check, instead of measuring now.", ("--run",))] = None
+    retries: Annotated[int, _RETRIES] = DEFAULT_RETRIES
     margin: Annotated[
         float,
         Option(
@@ -276,11 +281,102 @@ class CheckRequest(StoreOptions, MeasureOptions, Selection):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class JudgeRequest(OptionSet):
+    """`opmark judge`"""
+
+    candidate: Annotated[
+        str, Option("The function to judge: FILE.py:FUNCTION or MODULE:FUNCTION.", argument="CANDIDATE")
+    ] = field(kw_only=False)  # fmt: skip
+    like: Annotated[str, Option("The operator that it computes, as in `opmark list ops`.")] = ""
+    params: Annotated[
+        Mapping[str, Any] | None, Option("NAME=VALUE: parameters of the operator.", ("-p", "--param"), form="params")
+    ] = None
+    size: Annotated[str, Option("small, typical, large: a preset. [default: typical, without parameters]")] = ""
+    backend: Annotated[
+        str, Option("Whose tensors it takes: torch-cpu, torch-cuda, numpy-cpu, jax-cpu. [default: torch-cpu]")
+    ] = ""  # fmt: skip
+    baseline: Annotated[
+        str, Option("What to compare with: an implementation, or FILE.py:FUNCTION. [default: the backend's first]")
+    ] = ""
+    threads: Annotated[
+        int | None, Option("Threads that it may use. [default: all cores]", least=1, most=MOST_THREADS, example="4")
+    ] = None
+    effort: Annotated[str, _EFFORT] = "standard"
+    processes: Annotated[int | None, _PROCESSES] = None
+    budget: Annotated[float, _BUDGET] = 900.0
+    margin: Annotated[float, _MARGIN] = MARGIN
+    timeout: Annotated[
+        float, Option("Seconds that a call may take.", above=0, most=LONGEST, unit="seconds", example="60")
+    ] = DEFAULT_TIMEOUT
+    compile_timeout: Annotated[
+        float, Option("Seconds that loading it may take.", above=0, most=LONGEST, unit="seconds", example="300")
+    ] = DEFAULT_COMPILE_TIMEOUT
+    db: Annotated[PathLike | None, _DB] = None
+    on_pair: Callable[[int, int], None] = lambda pair, until: None
+    """Called with the number of the pair of processes that begins, and the number after which there may be a
+    verdict."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CompareOptions(OptionSet):
+    """How stored runs are compared."""
+
+    run: Annotated[
+        str | None, Option("The run whose backends or interpreters are compared. [default: the last run]")
+    ] = None  # fmt: skip
+    quantity: Annotated[
+        str, Option("As in latency, latency:cold, all. [default: what stands for the case on both sides]")
+    ] = ""  # fmt: skip
+    margin: Annotated[
+        float,
+        Option("Differences up to this are called the same: 0.01 or 1%.", least=0, below=1, unit="a share",
+               form="share", example="3%"),
+    ] = MARGIN  # fmt: skip
+    drift: Annotated[
+        float,
+        Option("How far apart two sessions of the same code may be; 0 where clocks are locked.", least=0, below=1,
+               unit="a share", form="share", example="3%"),
+    ] = DRIFT  # fmt: skip
+    unlike: Annotated[bool, Option("Also where the machines are not alike.")] = False
+    db: Annotated[PathLike | None, _DB] = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CompareRequest(CompareOptions):
+    """`opmark compare`"""
+
+    a: Annotated[
+        str,
+        Option("A run (id, label, LABEL~1), a store file or STORE::RUN; or a backend or interpreter.", argument="A"),
+    ] = field(kw_only=False)
+    b: Annotated[
+        str, Option("The same: this one is faster or slower than A.", argument="B")
+    ] = field(kw_only=False)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ReportRequest(CompareOptions):
+    """`opmark report`"""
+
+    runs: Annotated[
+        Names,
+        Option("A run, or several: each is compared with the first. As `compare` takes them. [default: the last run]",
+               argument="RUN", form="texts"),
+    ] = field(default=(), kw_only=False)  # fmt: skip
+    format: str = "html"
+    """`html`; `md`, short enough for a pull request; or `pdf` as bytes."""
+    title: Annotated[str, Option("Title of the report. [default: the label of the run]")] = ""
+    browser: Annotated[
+        PathLike | None, Option("Browser used to print the PDF. [default: $OPMARK_BROWSER or an installed one]")
+    ] = None  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HistoryRequest(OptionSet):
     """`opmark history`"""
 
     ops: Annotated[
-        Names, Option("Operators, also 'conv*'. [default: every series that changed]")
+        Names, Option("Operators, also 'conv*'. [default: every series that changed]", argument="OPS")
     ] = field(default=(), kw_only=False)  # fmt: skip
     params: Annotated[
         Mapping[str, Any] | None,

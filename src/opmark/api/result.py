@@ -21,6 +21,7 @@ from opmark.report.row_view import row_view
 from opmark.schema import Environment, ImportProblem, Record, Run
 from opmark.schema.machine import Peaks, chip, findings_key
 from opmark.schema.options import PathLike
+from opmark.schema.record import MEASURED
 from opmark.store import memory
 from opmark.store.location import display_address
 from opmark.store.protocol import Store
@@ -57,7 +58,7 @@ class Result:
         not be used."""
         if self.rank:
             return self.rank_exit_code
-        measured = any(record.status == "ok" for record in self.records)
+        measured = any(record.status in MEASURED for record in self.records)
         return 0 if measured and not self.failed and not self.problems else 1
 
     def results(self) -> Results:

@@ -27,7 +27,7 @@ from opmark.runner.profilers.profile_run import (
 from opmark.runner.ranks.agent import serve_rank_zero
 from opmark.runner.ranks.launcher import start_ranks
 from opmark.runner.selection import SelectedCases, default_backends, select_backends, select_cases
-from opmark.runner.session import RunRecorder, new_run, run_plan, run_to_resume
+from opmark.runner.session import Retries, RunRecorder, new_run, run_plan, run_to_resume
 from opmark.runner.supervisor import WorkerOptions, WorkerPool
 from opmark.runner.workload_source import file_requests, problem_lines
 from opmark.schema import Environment, Record
@@ -36,7 +36,7 @@ from opmark.store.location import display_address
 from opmark.units import count_noun
 
 __all__ = [
-    "Plan", "Profiling", "Row", "plan", "plan_cases", "plan_remarks", "plan_request", "profiling_of", "run",
+    "Plan", "Profiling", "Row", "plan", "plan_cases", "plan_request", "problem_lines", "profiling_of", "run",
     "run_request",
 ]  # fmt: skip
 
@@ -51,24 +51,22 @@ def plan_request(request: PlanRequest) -> Plan:
     return plan_cases(select_cases(request, request.seed), request)
 
 
-def plan_cases(selected: SelectedCases, options: MeasureOptions) -> Plan:
-    """Make the plan for selected cases."""
+def plan_cases(selected: SelectedCases, options: MeasureOptions, *, alone: bool = False) -> Plan:
+    """Make the plan for selected cases. `alone`: functions that the options name do not run beside others."""
     settings = settings_for(options)
     names = split_names(options.backend) or default_backends(selected.cases)
     chosen, absent = select_backends(names, split_names(options.python))
     shared = not as_list(options.threads) and not os.environ.get("OMP_NUM_THREADS")
-    whole = make_plan(selected.cases, chosen, settings, by_device=options.processes is None, divided=shared)
+    whole = make_plan(
+        selected.cases, chosen, settings, by_device=options.processes is None, divided=shared,
+        impl=split_names(options.impl), alone=alone,
+    )  # fmt: skip
     notes = (*selected.left_out, *absent)
     source = selected.source
     if source is None:
         return dataclasses.replace(whole, notes=notes)
     requested = () if options.samples or options.warmup else tuple(file_requests(source.asked))
     return dataclasses.replace(whole, problems=source.problems, notes=(*source.notes, *requested, *notes))
-
-
-def plan_remarks(whole: Plan) -> list[str]:
-    """Return one line for each part of a workload that is not in the plan, and for each note of those who made it."""
-    return list(problem_lines(whole.problems, whole.notes))
 
 
 def profiling_of(options: ProfileOptions) -> Profiling | None:
@@ -112,7 +110,7 @@ def run_request(request: RunRequest) -> Result:
         # Before anything that can fail, so that all ranks hear of an error at once.
         launcher = stack.enter_context(start_ranks(selected.place, selected.cases))
         whole = plan_cases(selected, request)
-        for line in plan_remarks(whole):
+        for line in problem_lines(whole.problems, whole.notes):
             say(line)
         store = stack.enter_context(closing(open_store(request.db, create=True, say=say)))
         resume = request.resume
@@ -137,7 +135,9 @@ def run_request(request: RunRequest) -> Result:
                 rows.add(record)
 
         recorder = RunRecorder(store, this, announce, begun=resume)
-        queue = ProfileQueue(profiler_runners(request.profile, this.id, say), recorder.add)
+        # A profiler's results are added to the records before they are stored.
+        queue = ProfileQueue(profiler_runners(request.profile, this.id, say), recorder.add) if request.profile else None
+        add = queue.add if queue else recorder.add
 
         def keep(environment: Environment) -> None:
             store.add_environment(environment)
@@ -146,11 +146,14 @@ def run_request(request: RunRequest) -> Result:
 
         options = WorkerOptions(request.timeout, request.compile_timeout, say, keep, request.pool or WorkerPool())
         try:
-            for record in run_plan(rest, options, launcher, fresh=not records):
-                queue.add(record)
-            queue.finish()
+            retries = Retries(request.retries, request.fewer_threads)
+            for record in run_plan(rest, options, launcher, retries, fresh=not records):
+                add(record)
+            if queue:
+                queue.finish()
         finally:
-            queue.abandon()  # the queue is empty unless the run was interrupted
+            if queue:
+                queue.abandon()  # the queue is empty unless the run was interrupted
             if rows:
                 rows.end()
         records += recorder.records

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from opmark.errors import InvalidFile, InvalidParameter, UnknownName, UserError
-from opmark.plugin import Operator, Param
+from opmark.plugin import Operator
 from opmark.plugin.operator import resize_to_elements
 from opmark.schema import Case, Entry, Workload
 from opmark.schema.arguments import fill_placeholders, placeholders
@@ -98,15 +98,19 @@ def _expand_entry(entry: Entry, name: str, find: Find, place: _Place) -> Iterato
             f"`opmark describe {operator.name}` lists them; a callable is named with its framework, as torch.add is",
         )
     axes = [_axis(operator, key, value, place / f".params.{key}") for key, value in entry.params.items()]
-    _refuse_repeated_names(axes, place / ".params")
-    tags, wrt = tuple(entry.tags), _gradients(operator, entry, place / ".wrt")
     presets = _presets(operator, entry, place)
-    _limit_cases(len(presets) * prod(len(axis) for axis in axes) * len(entry.phases), place)
+    _check_axes(axes, len(presets) * len(entry.phases), place)
+    tags, wrt = tuple(entry.tags), _gradients(operator, entry, place / ".wrt")
+    sources = (entry.source,) if entry.source else ()
     with place / ".params":
         for preset, *point in product(presets, *axes):
-            params = _complete(operator, preset, point)
+            given = dict(preset)
+            for part in point:
+                given.update(part)
+            params = operator.complete(given)
+            operator.check_rules(params)
             for phase in entry.phases:
-                yield Case.of(operator.name, params, phase, tags, () if phase == "forward" else wrt, _sources(entry))
+                yield Case.of(operator.name, params, phase, tags, () if phase == "forward" else wrt, sources)
 
 
 def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterator[Case]:
@@ -119,21 +123,27 @@ def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterato
         raise place.error(
             f"`{operator.name}` is a callable and needs arguments", "give args, as in args: [8x64 float32, 2]"
         )
-    unknown = sorted(set(entry.build) - {"args", "kwargs"}) if isinstance(entry.build, dict) else []
+    built = entry.build if isinstance(entry.build, dict) else {}
+    unknown = sorted(set(built) - {"args", "kwargs", "train"})
     if unknown:
         raise (place / ".build").error(
-            f"expected args and kwargs, got `{unknown[0]}`", "as in build: {args: [64, 32], kwargs: {bias: false}}"
+            f"expected args, kwargs and train, got `{unknown[0]}`",
+            "as in build: {args: [64, 32], kwargs: {bias: false}}",
+        )
+    if not isinstance(built.get("train", False), bool):
+        raise (place / ".build.train").error(
+            f"expected true or false, got {built['train']!r}", "true measures a module in training mode"
         )
     written = {"args": entry.args or [], "kwargs": entry.kwargs or {}, "build": entry.build}
     axes = [_free_axis(key, value, place / f".params.{key}") for key, value in entry.params.items()]
-    _refuse_repeated_names(axes, place / ".params")
+    _check_axes(axes, len(entry.phases), place)
+    sources = (entry.source,) if entry.source else ()
     unused = [name for axis in axes for name in axis[0] if name not in placeholders(written)]
     if unused:
         raise (place / ".params").error(
             f"parameter `{unused[0]}` is used in no argument of `{operator.name}`",
             f'write {{{unused[0]}}} where it belongs, as in args: ["{{M}}x64 {{dtype}}"]',
         )
-    _limit_cases(prod(len(axis) for axis in axes) * len(entry.phases), place)
     for point in product(*axes):
         values = {name: value for part in point for name, value in part.items()}
         with place:
@@ -145,11 +155,7 @@ def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterato
                     raise UnknownName(f"tensor among the arguments of `{operator.name}`", name, operator.inputs(given))
         for phase in entry.phases:
             wrt = () if phase == "forward" else tuple(entry.wrt)
-            yield Case.of(operator.name, given, phase, tuple(entry.tags), wrt, _sources(entry))
-
-
-def _sources(entry: Entry) -> tuple[str, ...]:
-    return (entry.source,) if entry.source else ()
+            yield Case.of(operator.name, given, phase, tuple(entry.tags), wrt, sources)
 
 
 def _free_axis(key: str, value: Any, place: _Place) -> Axis:
@@ -174,15 +180,6 @@ def _gradients(operator: Operator, entry: Entry, place: _Place) -> tuple[str, ..
             raise place.error(f"`{operator.name}` has no gradient for `{name}`", has)
     named = tuple(name for known in operator.gradients for name in entry.wrt if fnmatchcase(name, known))
     return () if named == operator.gradients else tuple(dict.fromkeys(named))
-
-
-def _complete(operator: Operator, preset: Mapping[str, Any], point: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    given = dict(preset)
-    for part in point:
-        given.update(part)
-    params = operator.complete(given)
-    operator.check_rules(params)
-    return params
 
 
 def _presets(operator: Operator, entry: Entry, place: _Place) -> list[Mapping[str, Any]]:
@@ -220,22 +217,18 @@ def _axis(operator: Operator, key: str, value: Any, place: _Place) -> Axis:
         with place:
             return [{params[0].name: params[0].check(value)}]
     else:
-        with place:
-            rows = [[item] for part in value for item in _spread(params[0], part)]
+        rows = []
+        for part in value:
+            with place:
+                series = params[0].spread(part)
+            rows += [[part]] if series is part else [[item] for item in series]
     if not rows:
         raise place.error("an empty list expands to no case", "give at least one value")
-    return [_check_row(params, row, place / f"[{i}]") for i, row in enumerate(rows)]
-
-
-def _spread(param: Param, value: Any) -> list[Any]:
-    """Return the values of a series of sizes (`8..64M`), or the value alone."""
-    found = param.spread(value)
-    return list(found) if found is not value else [value]
-
-
-def _check_row(params: Sequence[Param], row: Sequence[Any], place: _Place) -> dict[str, Any]:
-    with place:
-        return {param.name: param.check(value) for param, value in zip(params, row, strict=True)}
+    axis = []
+    for i, row in enumerate(rows):
+        with place / f"[{i}]":
+            axis.append({param.name: param.check(value) for param, value in zip(params, row, strict=True)})
+    return axis
 
 
 def _rows(value: Any, names: list[str], place: _Place) -> list[list[Any]]:
@@ -253,19 +246,18 @@ def _rows(value: Any, names: list[str], place: _Place) -> list[list[Any]]:
     return value
 
 
-def _limit_cases(cases: int, place: _Place) -> None:
+def _check_axes(axes: list[Axis], times: int, place: _Place) -> None:
+    """Refuse a parameter on two axes, and axes that make more cases than are allowed. Each point is used `times`."""
+    seen: set[str] = set()
+    for name in (name for axis in axes for name in axis[0]):
+        if name in seen:
+            raise (place / ".params").error(f"parameter `{name}` is on two axes", "leave it on one of them")
+        seen.add(name)
+    cases = times * prod(len(axis) for axis in axes)
     if cases > MOST_CASES:
         raise place.error(
             f"expands to {cases} cases; at most {MOST_CASES} are allowed", "use fewer values, or several workloads"
         )
-
-
-def _refuse_repeated_names(axes: list[Axis], place: _Place) -> None:
-    seen: set[str] = set()
-    for name in (name for axis in axes for name in axis[0]):
-        if name in seen:
-            raise place.error(f"parameter `{name}` is on two axes", "leave it on one of them")
-        seen.add(name)
 
 
 # A part of a workload, selected by size, name, category or tag.
@@ -294,17 +286,17 @@ class WorkloadFilter:
         return replace(workload, cases=[entry for entry in kept if entry.sizes])
 
     def filter_cases(self, cases: Sequence[Case], find: Callable[[str], Operator]) -> list[Case]:
-        return [case for case in cases if self._accepts(case, find)]
-
-    def _accepts(self, case: Case, find: Callable[[str], Operator]) -> bool:
-        return (
-            (not self.names or any(self._matches_name(case.op, name, find) for name in self.names))
+        """Return the cases that have one of these names, categories and tags; a name may be another system's."""
+        return [
+            case
+            for case in cases
+            if (
+                not self.names
+                or any(fnmatchcase(own, name) for name in self.names for own in (case.op, *find(case.op).aliases))
+            )
             and (not self.categories or find(case.op).category in self.categories)
-            and (not self.tags or bool(set(self.tags) & set(case.tags)))
-        )
-
-    def _matches_name(self, op: str, name: str, find: Callable[[str], Operator]) -> bool:
-        return any(fnmatchcase(known, name) for known in (op, *find(op).aliases))
+            and (not self.tags or set(self.tags) & set(case.tags))
+        ]
 
     def empty_error(self, of: str, cases: Sequence[Case] = ()) -> UserError:
         """Return the error for a selection that is empty; `cases` is what it selected from."""

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 @takes(ABRequest)
 def ab(request: ABRequest, as_json: Json = False) -> None:
-    """Measure two sides in turns that differ in one thing; is B faster or slower?
-
-    --backend, --python or --threads with two values, --env, --rev or --same says what A and B are.
-    """
     from opmark.api.ab import ab_request
     from opmark.cli.progress import Turns
 
@@ -53,7 +49,7 @@ def print_compared(compared: Compared, *, as_json: bool) -> None:
 
 def has_failures(compared: Compared) -> bool:
     """Return whether a case failed on a side, or none could be measured."""
-    from opmark.schema.record import FAILED
+    from opmark.schema.record import FAILED, MEASURED
 
     statuses = [status for pair in compared.pairs for status in pair.statuses]
-    return "ok" not in statuses or bool(FAILED.intersection(statuses))
+    return not MEASURED.intersection(statuses) or bool(FAILED.intersection(statuses))

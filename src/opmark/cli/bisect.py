@@ -14,7 +14,6 @@ from opmark.cli.output import print_json_lines
 
 @takes(BisectRequest)
 def bisect(request: BisectRequest, as_json: Json = False) -> None:
-    """Which commit made it slower? `git bisect` with a measured verdict, in a worktree of its own."""
     from opmark.api.bisect import bisect_request
     from opmark.cli.progress import Turns
     from opmark.report.console.comparison import bisected_lines, step_line

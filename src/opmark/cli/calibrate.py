@@ -9,7 +9,6 @@ from opmark.cli.output import console, print_json_lines
 
 @takes(CalibrateRequest)
 def calibrate(request: CalibrateRequest, as_json: Json = False) -> None:
-    """Measure this machine's peaks: bandwidth of memory and caches, FLOP/s by dtype, launch cost."""
     from opmark.api.calibrate import calibrate_request, datasheet_peaks
     from opmark.report.console.machine import peaks_text
 

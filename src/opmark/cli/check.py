@@ -32,10 +32,6 @@ def check(
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to this file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Has anything become slower than the baseline? Exit code 1 only where it is slower when measured again.
-
-    Checks a stored run (--run), or measures what is asked for as `opmark run` would.
-    """
     for path in (markdown, junit):
         _try_to_write(path)
     _report(_check(request), markdown, junit, as_json=as_json)

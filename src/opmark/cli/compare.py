@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opmark.cli.options import Db, share
+from opmark.api.requests import CompareRequest
+from opmark.cli.options import takes
 from opmark.cli.output import console, split, write_out
 from opmark.errors import InvalidParameter
 
@@ -18,35 +19,17 @@ if TYPE_CHECKING:
 _FORMATS = ("table", "md", "json")
 
 
+@takes(CompareRequest)
 def compare(
-    a: Annotated[
-        str,
-        typer.Argument(
-            metavar="A", help="A run (id, label, LABEL~1), a store file or STORE::RUN; or a backend or interpreter."
-        ),
-    ],
-    b: Annotated[str, typer.Argument(metavar="B", help="The same: this one is faster or slower than A.")],
-    run: Annotated[
-        str | None, typer.Option(help="The run whose backends or interpreters A and B are. [default: the last run]")
-    ] = None,
-    quantity: Annotated[
-        str, typer.Option(help="As in latency, latency:cold, all. [default: what stands for the case on both sides]")
-    ] = "",
-    margin: Annotated[str, typer.Option(help="Differences up to this are called the same: 0.01 or 1%.")] = "1%",
-    drift: Annotated[
-        str, typer.Option(help="How far apart two sessions of the same code may be; 0 where clocks are locked.")
-    ] = "2%",
-    unlike: Annotated[bool, typer.Option("--unlike", help="Also where the machines are not alike.")] = False,
+    request: CompareRequest,
     only: Annotated[
         list[str] | None, typer.Option(help="Show only these: slower, faster, same, undecided, failed, skipped.")
     ] = None,
     format: Annotated[str, typer.Option(help="table, md, json.")] = "table",
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it to this file.")] = None,
-    db: Db = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object: --format json.")] = False,
 ) -> None:
-    """Is B faster or slower than A? Two runs, or two backends of one, case by case."""
-    from opmark.api.compare import compare as api_compare
+    from opmark.api.compare import compare_request
     from opmark.report.comparison import check_words
     from opmark.schema.codec import gc_disabled
 
@@ -54,10 +37,8 @@ def compare(
     chosen = "json" if as_json else format
     if chosen not in _FORMATS:
         raise InvalidParameter(f"--format: expected {', '.join(_FORMATS)}, got `{format}`")
-    shares = {"margin": share(margin, "margin"), "drift": share(drift, "drift")}
     with gc_disabled():  # thousands of small objects, all of them needed until the end
-        found = api_compare(a, b, db=db, run=run, quantity=quantity, unlike=unlike, **shares)
-        write_comparison(found, chosen, output, words)
+        write_comparison(compare_request(request), chosen, output, words)
         gc.freeze()  # no collection when the process ends either
 
 

@@ -19,7 +19,6 @@ def coverage(
     db: Db = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with every operator.")] = False,
 ) -> None:
-    """List the operators of a framework and how each can be measured; or the operators that each backend has."""
     from opmark.api.coverage import coverage as api_coverage
     from opmark.report.console.operators import coverage_text, coverage_view, matrix_text, matrix_view
     from opmark.schema.coverage import Coverage

@@ -20,7 +20,6 @@ def describe(
     op: Annotated[str, typer.Argument(help="An operator, as in `opmark list ops`, a quantity, or a chip.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Describe an operator (parameters, presets, cost, implementations), a quantity, or a chip."""
     from opmark.api.describe import describe as find_operator
     from opmark.api.describe import find_chip
     from opmark.report.console.operators import operator_text, operator_view, quantity_text

@@ -19,7 +19,6 @@ def doctor(
     db: Db = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Is this machine fit to measure on? What it has, what runs, what would disturb; with --aa, its noise."""
     if aa:
         _print_noise_floor(backend, processes, db, as_json=as_json)
         return

@@ -18,7 +18,7 @@ from opmark.report.console.table import plain_table
 if TYPE_CHECKING:
     from opmark.api.env import Guest, Recipe
 
-env = typer.Typer(no_args_is_help=True, help="Environments for frameworks that cannot share this one: guests.")
+env = typer.Typer(no_args_is_help=True)
 
 
 @env.command()

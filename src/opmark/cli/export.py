@@ -26,7 +26,6 @@ def export(
     strict: Annotated[bool, typer.Option("--strict", help="Stop if a part of the workload is not understood.")] = False,
     db: Db = None,
 ) -> None:
-    """Write a stored run as a table or in another system's format, or a workload in another system's format."""
     from opmark.api.export import export as api_export
     from opmark.api.export import export_workload
     from opmark.api.requests import talk

@@ -27,7 +27,6 @@ def fit(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per series of sizes.")] = False,
     db: Db = None,
 ) -> None:
-    """Fit latency and bandwidth to communication over its sizes: time = alpha + size / beta, from a stored run."""
     from opmark.api.fit import fit as api_fit
     from opmark.api.fit import fit_view
     from opmark.api.requests import talk

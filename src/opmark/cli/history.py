@@ -30,7 +30,6 @@ def history(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per series, as --format json.")] = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it to this file.")] = None,
 ) -> None:
-    """Find what got slower or faster, when, and what else changed then: change points over stored runs."""
     from opmark.api.history import history_request
 
     if format not in FORMATS:

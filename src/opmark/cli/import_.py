@@ -24,7 +24,6 @@ def import_(
     strict: Annotated[bool, typer.Option("--strict", help="Stop if a part of it is not understood.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of YAML.")] = False,
 ) -> None:
-    """Convert another system's workload or hardware file to opmark's format. Exit code 1: a part was not understood."""
     from opmark.api.import_ import case_count, hardware_text, import_remarks, read_workload, workload_text
     from opmark.units import count_noun
 

@@ -23,7 +23,6 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per item.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print operators as a page in Markdown.")] = False,
 ) -> None:
-    """List operators, categories, suites, quantities, formats, chips, or backends and whether they can run here."""
     listings: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "ops": _ops,
         "categories": _categories,

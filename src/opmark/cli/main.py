@@ -18,7 +18,7 @@ def main() -> None:
             sys.exit(_run_foreign_command(sys.argv[1], sys.argv[2:]))
         from opmark.cli.app import make_app
 
-        make_app(sys.argv[1] if len(sys.argv) > 1 else "")()
+        make_app()(prog_name="opmark")
     except UserError as error:
         from opmark.report.text import harmless  # a message may quote labels with control characters
 

@@ -17,7 +17,6 @@ def merge(
     ],
     db: Db = None,
 ) -> None:
-    """Copy the runs of other stores into this one, except those that it has already."""
     from opmark.api.merge import display_address
     from opmark.api.merge import merge as merge_stores
     from opmark.report.console.runs import merged_line

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -37,29 +38,26 @@ def takes(*requests: type) -> Callable[[Callable[..., None]], Callable[..., None
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         def command(**given: Any) -> None:
-            function(*(_request(request, given) for request in requests), **{name: given[name] for name in own})
+            function(*(make_request(request, given) for request in requests), **{name: given[name] for name in own})
 
         hints = get_type_hints(function, include_extras=True)
         own = list(inspect.signature(function).parameters)[len(requests) :]
-        parameters = [_parameter(found) for request in requests for found in _in_order(request)]
+        parameters: list[inspect.Parameter] = []
+        for request in requests:
+            # Arguments come first, then the options of this command alone, then those that it shares with others.
+            alone, fields = inspect.get_annotations(request), list(options_of(request).values())
+            fields.sort(key=lambda one: (one.option.argument is None, one.name not in alone))
+            parameters += map(_parameter, fields)
         parameters += [
             parameter.replace(annotation=hints[name], kind=parameter.KEYWORD_ONLY)
             for name, parameter in inspect.signature(function).parameters.items() if name in own
         ]  # fmt: skip
-        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        command.__name__ = function.__name__
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return command
 
     return decorate
-
-
-def _in_order(request: type) -> Iterator[OptionField]:
-    """Yield the operators, then the options of this command alone, then those that it shares with others."""
-    fields, own = options_of(request), inspect.get_annotations(request)
-    yield from (found for name, found in fields.items() if name == "ops")
-    yield from (found for name, found in fields.items() if name in own and name != "ops")
-    yield from (found for name, found in fields.items() if name not in own and name != "ops")
 
 
 def _parameter(found: OptionField) -> inspect.Parameter:
@@ -74,38 +72,40 @@ def _parameter(found: OptionField) -> inspect.Parameter:
     elif found.form == "yaml" or str in found.members:
         kind = str | None if default is None else str
     flags = found.option.flags or ((found.flag,) if kind is bool and not default else ())
-    make = typer.Argument if found.name == "ops" else typer.Option
-    option = make(*flags, help=found.option.help) if flags else make(help=found.option.help)
+    if found.option.argument:
+        option = typer.Argument(help=found.option.help, metavar=found.option.argument)
+    else:
+        option = typer.Option(*flags, help=found.option.help) if flags else typer.Option(help=found.option.help)
     return inspect.Parameter(
-        found.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
+        found.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if default is MISSING else default,
+        annotation=Annotated[kind, option],
     )
 
 
-def _request(request: type, given: Mapping[str, Any]) -> Any:
-    """Make the request; an option that was not given keeps its default."""
-    values = {}
+def make_request(request: type, given: Mapping[str, Any]) -> Any:
+    """Make a request from the texts of the command line; an option that was not given keeps its default."""
+    from opmark.api import requests
+
+    values: dict[str, Any] = {}
     for name, found in options_of(request).items():
-        if given[name] is not None:
-            values[name] = _value(found, given[name], given)
+        text = given[name]
+        if text is None:
+            continue
+        if found.form == "names":
+            values[name] = split(text)
+        elif found.form == "numbers":
+            values[name] = whole_numbers(split(text), found.flag)
+        elif found.form == "share":
+            values[name] = share(text, found.flag.removeprefix("--"))
+        elif found.form == "params":
+            values[name] = requests.parse_params(split(given["ops"] or []) if "ops" in given else [given["like"]], text)
+        elif found.form == "yaml":
+            values[name] = requests.parse_call(name, text)
+        else:
+            values[name] = text
     return request(**values)
-
-
-def _value(found: OptionField, text: Any, given: Mapping[str, Any]) -> Any:
-    if found.form == "names":
-        return split(text)
-    if found.form == "numbers":
-        return whole_numbers(split(text), found.flag)
-    if found.form == "share":
-        return share(text, found.flag.removeprefix("--"))
-    if found.form == "params":
-        from opmark.api.requests import parse_params
-
-        return parse_params(split(given["ops"] or []), text)
-    if found.form == "yaml":
-        from opmark.api.requests import parse_call
-
-        return parse_call(found.name, text)
-    return text
 
 
 def whole_numbers(values: list[str], option: str) -> list[int]:
@@ -145,6 +145,7 @@ def reference_page() -> str:
         ("`ab` alone", requests.ABRequest),
         ("`bisect` alone", requests.BisectRequest),
         ("`check` alone", requests.CheckRequest),
+        ("`judge`", requests.JudgeRequest),
     )
     lines = [
         "# Options of the commands that measure",
@@ -165,9 +166,10 @@ def reference_page() -> str:
 
 
 def _reference_row(found: OptionField) -> str:
-    flags = "OPERATOR ..." if found.name == "ops" else ", ".join(found.option.flags or (found.flag,))
+    named = ", ".join(found.option.flags or (found.flag,))
+    flags = "OPERATOR ..." if found.name == "ops" else found.option.argument or named
     in_help = re.search(r" ?\[default: (.*)\]", found.option.help)
-    default = in_help[1] if in_help else "" if found.default in (None, "", ()) else str(found.default)
+    default = in_help[1] if in_help else "" if found.default in (None, "", (), MISSING) else str(found.default)
     meaning = found.option.help.replace(in_help[0], "") if in_help else found.option.help
     return "| " + " | ".join(
         text.replace("|", "\\|") for text in (f"`{flags}`", f"`{found.name}`", default, found.option.range, meaning)

@@ -33,8 +33,6 @@ def prune(
     compact: Annotated[bool, typer.Option("--compact", help="Give the space back to the disk.")] = False,
     db: Db = None,
 ) -> None:
-    """Remove runs with their records for good, after listing them. A run is removed if it is named (if any are) and
-    fits every option."""
     from opmark.api.prune import prune as api_prune
     from opmark.api.prune import remove
 

@@ -31,7 +31,6 @@ def push(
     ] = False,
     db: Db = None,
 ) -> None:
-    """Send runs to a dashboard. It ignores records that it has already; the local store stays as it is."""
     from opmark.api.push import push as api_push
     from opmark.api.push import token_of
 

@@ -32,7 +32,6 @@ def query(
     views: Annotated[bool, typer.Option("--views", help="List the views and their columns instead.")] = False,
     db: Db = None,
 ) -> None:
-    """Query the store in SQL, read-only. --views lists the views and their columns."""
     from opmark.api.query import stream_query, view_columns
     from opmark.report.formats import LINES, format_for, format_grid
     from opmark.report.formats.grid import Grid

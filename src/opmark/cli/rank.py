@@ -20,7 +20,6 @@ def rank(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the JSON to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for a program to choose by.")] = False,
 ) -> None:
-    """Rank the implementations that were measured and verified, by chip, phase and threads."""
     import msgspec
 
     from opmark.api.rank import rank as api_rank

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from opmark.api.requests import talk
-from opmark.cli.options import Db, share
+from opmark.api.requests import ReportRequest, talk
+from opmark.cli.options import takes
 from opmark.cli.output import write_out
 from opmark.errors import InvalidParameter
+from opmark.schema.options import split_names
 
 _FORMATS = ("html", "md", "pdf")
 _ENDINGS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".pdf": "pdf"}
@@ -19,48 +21,31 @@ _MAX_NAME = 120
 """Characters of a file name that is made of the names of runs."""
 
 
+@takes(ReportRequest)
 def report(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RUN]...",
-            help="A run, or several: each is compared with the first. As `compare` takes them. [default: the last run]",
-        ),
-    ] = None,
+    request: ReportRequest,
     output: Annotated[
         str | None,
         typer.Option("-o", "--output", help="Write it to this file; -: standard output. [default: opmark-report-RUN]"),
     ] = None,
     format: Annotated[str, typer.Option(help="html, md, pdf. [default: by the ending of the file, or html]")] = "",
-    title: Annotated[str, typer.Option(help="Title of the report. [default: the label of the run]")] = "",
-    run: Annotated[str | None, typer.Option(help="The run whose backends or interpreters are compared.")] = None,
-    quantity: Annotated[str, typer.Option(help="Quantity to compare: latency, latency:cold, all.")] = "",
-    margin: Annotated[str, typer.Option(help="Differences up to this are called the same: 0.01 or 1%.")] = "1%",
-    drift: Annotated[str, typer.Option(help="How far apart two sessions of the same code may be.")] = "2%",
-    unlike: Annotated[bool, typer.Option("--unlike", help="Also where the machines are not alike.")] = False,
-    browser: Annotated[
-        str | None, typer.Option(help="Browser used to print the PDF. [default: $OPMARK_BROWSER or an installed one]")
-    ] = None,
-    db: Db = None,
 ) -> None:
-    """Make one file to read and to send: failures, figures, every case; for several runs, what got slower."""
-    from opmark.api.report import make_report
+    from opmark.api.report import report_request
 
     chosen = choose_format(format, output)
-    shares = {"margin": share(margin, "margin"), "drift": share(drift, "drift")}
-    made = make_report(
-        names or (), format=chosen, title=title, db=db, run=run, quantity=quantity, unlike=unlike, browser=browser,
-        **shares,
-    )  # fmt: skip
+    made = report_request(replace(request, format=chosen))
     if output == _STDOUT or (output is None and chosen == "md"):
         write_out(made, None)
         return
-    path = Path(output) if output else default_name(names or [], run, db, chosen)
+    path = Path(output) if output else default_name(request, chosen)
     write_out(made, path)
     size = len(made.encode() if isinstance(made, str) else made)
     from opmark.units import count_bytes
 
     talk(f"wrote {path} ({count_bytes(size)})")
+    if output and not format and not path.suffix:
+        others = ", ".join(f"-o {path}{ending}" for ending in (".html", ".md", ".pdf"))
+        talk(f"hint: it is HTML, because a name without an ending does not say otherwise: {others}, or --format")
     if chosen == "html":
         talk(f"open {path.absolute().as_uri()} in a browser; it needs no network")
 
@@ -77,14 +62,15 @@ def choose_format(format: str, output: str | None) -> str:
     return chosen
 
 
-def default_name(names: list[str], run: str | None, db: str | None, format: str) -> Path:
+def default_name(request: ReportRequest, format: str) -> Path:
     """Return a file name in the current folder, made of the names of the runs."""
     import re
 
+    names = split_names(request.runs)
     if not names:
         from opmark.api.runs import runs
 
-        names = [runs(last=1, db=db)[0].run.id]
-    named = (*names, *([run] if run else []))
+        names = [runs(last=1, db=request.db)[0].run.id]
+    named = (*names, *([request.run] if request.run else []))
     safe = "-".join(re.sub(r"[^\w.~-]+", "_", name).strip("._") or "run" for name in named)
     return Path(f"opmark-report-{safe[:_MAX_NAME]}.{format}")

@@ -29,26 +29,26 @@ def run(
     no_color: NoColor = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per record.")] = False,
 ) -> None:
-    """Measure operators; print a table, store a run."""
-    from opmark.api.run import profiling_of
-
     if cuda_l2_cache is not None:
         request = _with_l2_cache(request, cuda_l2_cache)
     if dry_run:
         _print_plan(request, as_json=as_json)
     else:
-        _measure(replace(request, profile=profiling_of(profile)), TableStyle(long, wide, no_color), as_json=as_json)
+        _measure(request, profile, TableStyle(long, wide, no_color), as_json=as_json)
 
 
-def _measure(request: RunRequest, style: TableStyle, *, as_json: bool) -> None:
-    from opmark.api.run import run_request
+def _measure(request: RunRequest, profile: ProfileOptions, style: TableStyle, *, as_json: bool) -> None:
+    from opmark.api.run import profiling_of, run_request
     from opmark.cli.progress import ProgressBar
+    from opmark.schema.record import MEASURED
 
+    profiling = profiling_of(profile)
     with ProgressBar(style, as_json=as_json) as progress:
         try:
             result = run_request(
                 replace(
                     request,
+                    profile=profiling,
                     on_start=progress.start,
                     on_record=progress.advance,
                     on_row=progress.print_row if as_json else None,
@@ -69,18 +69,24 @@ def _measure(request: RunRequest, style: TableStyle, *, as_json: bool) -> None:
         else ""
     )
     talk(f"stored as run {result.run.id} in {result.db}{more}")
-    if not any(record.status == "ok" for record in result.records):
+    if not any(record.status in MEASURED for record in result.records):
         talk("nothing was measured")
+    if disturbed := sum(record.status == "disturbed" for record in result.records):
+        talk(
+            f"{count_noun(disturbed, 'record')} of {len(result.records)} disturbed: other work took the cores, so the "
+            "numbers in brackets count nowhere\nhint: stop other work (`opmark doctor` names it) and run again; or use "
+            "fewer --threads than there are idle cores, or --fewer-threads"
+        )
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 
 
 def _print_plan(request: RunRequest, *, as_json: bool) -> None:
-    from opmark.api.run import plan_remarks, plan_request
+    from opmark.api.run import plan_request, problem_lines
     from opmark.report.console.runs import plan_rows, plan_table
 
     plan = plan_request(request)
-    for line in plan_remarks(plan):
+    for line in problem_lines(plan.problems, plan.notes):
         talk(line)
     if as_json:
         print_json_lines(plan_rows(plan.tasks, plan.skipped))

@@ -13,7 +13,7 @@ from opmark.errors import UserError
 
 LAST = 20
 
-runs = typer.Typer(help="List the runs of a store, newest first; label and describe them.")
+runs = typer.Typer()
 
 _Run = Annotated[str, typer.Argument(metavar="RUN", help="Id (or its beginning) or label.")]
 

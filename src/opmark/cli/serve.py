@@ -32,7 +32,6 @@ def serve(
     max_upload: Annotated[str, typer.Option(metavar="SIZE", help="Largest upload to accept, as in 32M.")] = "32M",
     log: Annotated[bool, typer.Option("--log", help="Print every request.")] = False,
 ) -> None:
-    """Serve a dashboard over a store, with pages for people and JSON for programs, until Ctrl-C."""
     from opmark.api.push import token_of
     from opmark.dashboard.serve import serve as start
 

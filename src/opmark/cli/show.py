@@ -37,7 +37,6 @@ def show(
     no_color: NoColor = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per record, with everything in it.")] = False,
 ) -> None:
-    """Print a stored run, or write it to a file."""
     from opmark.api.export import export
     from opmark.api.requests import talk
     from opmark.api.show import show as api_show

@@ -26,7 +26,9 @@ from opmark.store.sql import SqlStore
 Sort = Literal["", "name", "-name", "time", "-time", "share", "-share", "backend", "-backend", "memory", "-memory"]
 """Column to sort by; empty for the order of measurement. A `-` means descending."""
 _Item = TypeVar("_Item")
-StatusFilter = Literal["", "ok", "failed", "wrong", "skipped", "error", "timeout", "oom"]
+StatusFilter = Literal[
+    "", "ok", "unchecked", "disturbed", "failed", "wrong", "skipped", "error", "timeout", "oom"
+]  # fmt: skip
 """`failed` stands for all statuses of failures."""
 
 

@@ -24,7 +24,8 @@ def address(path: str, **values: Any) -> str:
     `address("/runs/{run}", run="a b", page=2)` is `/runs/a%20b?page=2`."""
     placed = names_in(path)
     whole = _NAME.sub(lambda found: quote(str(values[found[1]]), safe=""), path)
-    query = {key: _text(value) for key, value in values.items() if key not in placed and value not in (None, "", ())}
+    given = {key: value for key, value in values.items() if key not in placed and value not in (None, "", ())}
+    query = {key: str(value).lower() if isinstance(value, bool) else value for key, value in given.items()}
     return f"{whole}?{urlencode(query, doseq=True)}" if query else whole
 
 
@@ -36,12 +37,6 @@ def address_with(path: str, query: Struct, **changes: Any) -> str:
         if field.required or value != field.default:
             values[field.name] = value
     return address(path, **values)
-
-
-def _text(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value
 
 
 _Row = TypeVar("_Row")

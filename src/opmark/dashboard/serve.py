@@ -71,7 +71,8 @@ def run_server(options: ServeOptions, say: Callable[[str], None] = talk) -> None
         )  # fmt: skip
         prepare()
         known_operators()
-        say(f"opmark serves {app.store_name} at {_address(options.host, listening)}; ctrl-c ends it")
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        say(f"opmark serves {app.store_name} at http://{host}:{listening.getsockname()[1]}/; ctrl-c ends it")
         _calm_collector()
         sys.setswitchinterval(_SWITCH)
         server.run(sockets=[listening])
@@ -121,11 +122,6 @@ def _calm_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
-
-
-def _address(host: str, listening: socket.socket) -> str:
-    name = f"[{host}]" if ":" in host else host
-    return f"http://{name}:{listening.getsockname()[1]}/"
 
 
 def _set_up_log(requests: bool) -> None:

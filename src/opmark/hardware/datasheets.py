@@ -57,7 +57,18 @@ def datasheets() -> tuple[Peaks, ...]:
 
 def own_datasheets() -> tuple[Peaks, ...]:
     """Return the chips of the file or folder in OPMARK_HARDWARE, then of the folder `hardware` in the user's data."""
-    return tuple(peaks for path in _own_files() for peaks in _read(path))
+    places = [own_folder()]
+    if named := os.environ.get(ENVIRONMENT):
+        places.insert(0, Path(named))
+        if not places[0].exists():
+            raise UserError(
+                f"{ENVIRONMENT}: {places[0]} does not exist", "it names a hardware file, or a folder of them"
+            )
+    paths = [path for place in places for path in ([place] if place.is_file() else sorted(place.glob("*")))]
+    return tuple(
+        peaks for path in paths if path in places or (path.suffix in _ENDINGS and path.is_file())
+        for peaks in _read(path)
+    )  # fmt: skip
 
 
 def shipped_datasheets() -> tuple[Peaks, ...]:
@@ -82,21 +93,8 @@ def own_folder() -> Path:
     return platformdirs.user_data_path("opmark") / "hardware"
 
 
-def _own_files() -> Iterator[Path]:
-    if named := os.environ.get(ENVIRONMENT):
-        place = Path(named)
-        if not place.exists():
-            raise UserError(f"{ENVIRONMENT}: {place} does not exist", "it names a hardware file, or a folder of them")
-        yield from _files(place) if place.is_dir() else [place]
-    yield from _files(own_folder())
-
-
-def _files(folder: Path) -> Iterable[Path]:
-    return sorted(f for f in folder.glob("*") if f.suffix in _ENDINGS and f.is_file())
-
-
 def _find(chip: str, sheets: Iterable[Peaks]) -> Peaks | None:
-    return next((peaks for peaks in sheets if chip in names(peaks)), None)
+    return next((peaks for peaks in sheets if chip == peaks.chip or chip in peaks.aliases), None)
 
 
 @cache
@@ -221,29 +219,24 @@ def sheet_of(data: Any, where: str) -> Sheet:
 
 
 def _check(peaks: Peaks, where: str, place: str) -> None:
-    for dtype, rate in peaks.flops.items():
+    figures: dict[str, float | None] = {f"flops.{dtype}": rate for dtype, rate in peaks.flops.items()}
+    for dtype in peaks.flops:
         if dtype not in RATED:
             near = nearest(dtype, RATED)
             meant = f"did you mean `{near}`? " if near else ""
             raise InvalidFile(
                 f"{where}: unknown element type `{dtype}`, at `{place}.flops`", f"{meant}known are {', '.join(RATED)}"
             )
-        _positive(rate, where, f"{place}.flops.{dtype}")
     for number, level in enumerate(peaks.levels):
-        _positive(level.bandwidth, where, f"{place}.levels[{number}].bandwidth")
-        _positive(level.nbytes, where, f"{place}.levels[{number}].nbytes")
+        figures |= {f"levels[{number}].bandwidth": level.bandwidth, f"levels[{number}].nbytes": level.nbytes}
         if level.name == MEMORY and level.nbytes is not None:
             raise InvalidFile(f"{where}: the memory has its size in `memory`, at `{place}.levels[{number}].nbytes`")
     sizes = [level.nbytes for level in peaks.levels if level.nbytes is not None]
     if any(small > large for small, large in pairwise(sizes)):
         raise InvalidFile(f"{where}: expected the smallest cache first, at `{place}.levels`")
-    for key in ("memory", "power", "cores"):
-        _positive(getattr(peaks, key), where, f"{place}.{key}")
-
-
-def _positive(value: float | None, where: str, place: str) -> None:
-    if value is not None and not 0 < value < float("inf"):
-        raise InvalidFile(f"{where}: expected a number above 0, got {value}, at `{place}`")
+    for key, value in (figures | {"memory": peaks.memory, "power": peaks.power, "cores": peaks.cores}).items():
+        if value is not None and not 0 < value < float("inf"):
+            raise InvalidFile(f"{where}: expected a number above 0, got {value}, at `{place}.{key}`")
 
 
 def yaml_text(chips: Sequence[Peaks]) -> str:

@@ -14,16 +14,18 @@ import psutil
 
 @cache
 def host() -> dict[str, Any]:
+    cores = affinity()
+    frequency = psutil.cpu_freq() if hasattr(psutil, "cpu_freq") else None
     return {
         "machine": platform.node(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "cpu": cpu_model(),
-        "cores": len(affinity()),
-        "affinity": affinity(),
+        "cores": len(cores),
+        "affinity": cores,
         "memory": psutil.virtual_memory().total,
         "governor": governor(),
-        "max_mhz": _max_mhz(),
+        "max_mhz": frequency.max or None if frequency else None,
     }
 
 
@@ -63,11 +65,6 @@ def turbo() -> bool | None:
 def hyperthreads() -> bool | None:
     active = _read("/sys/devices/system/cpu/smt/active")
     return None if active is None else active == "1"
-
-
-def _max_mhz() -> float | None:
-    frequency = psutil.cpu_freq() if hasattr(psutil, "cpu_freq") else None
-    return frequency.max or None if frequency else None
 
 
 def _read(path: str) -> str | None:

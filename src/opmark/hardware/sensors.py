@@ -133,7 +133,9 @@ class CpuSensors:
 
     def __init__(self, cpu: Path = _CPU, rapl: Path = _RAPL) -> None:
         self._clock = cpu / f"cpu{_core()}" / "cpufreq" / "scaling_cur_freq"
-        self._energy = _packages(rapl)
+        # One energy counter per package. Other zones count the same energy again: parts, the whole platform.
+        counters = {_read(zone / "name"): zone / "energy_uj" for zone in sorted(rapl.glob("*"))}
+        self._energy = [counter for name, counter in counters.items() if name and name.startswith("package")]
 
     @classmethod
     def detect(cls) -> CpuSensors | None:
@@ -147,12 +149,6 @@ class CpuSensors:
     def energy(self) -> float | None:
         found = [_read(path) for path in self._energy]
         return sum(int(microjoules) for microjoules in found if microjoules) * 1e-6 if found and all(found) else None
-
-
-def _packages(rapl: Path) -> list[Path]:
-    """Return one energy counter per package. Other zones count the same energy again: parts, the whole platform."""
-    counters = {_read(zone / "name"): zone / "energy_uj" for zone in sorted(rapl.glob("*"))}
-    return [counter for name, counter in counters.items() if name and name.startswith("package")]
 
 
 def _core() -> int:

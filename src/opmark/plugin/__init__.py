@@ -18,11 +18,14 @@ from opmark.plugin.operator import Family, Implementation, Launch, Operator, Par
 from opmark.plugin.param import Param, Params
 from opmark.plugin.process_group import Announce, Exchange, Peers, ProcessGroup, World
 from opmark.plugin.profiler import Profiler, Watched
+from opmark.plugin.shared_memory import Arena, ArrayPlace, SharedTensors
 
 __all__ = [
     "BLOCK",
     "Activity",
     "Announce",
+    "Arena",
+    "ArrayPlace",
     "Backend",
     "BackendInfo",
     "CallCost",
@@ -46,6 +49,7 @@ __all__ = [
     "Profiler",
     "Results",
     "Sensors",
+    "SharedTensors",
     "TensorSlot",
     "Timer",
     "Tolerance",

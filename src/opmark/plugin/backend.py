@@ -17,6 +17,7 @@ from opmark.errors import Unsupported
 from opmark.plugin.instruments import DeviceClock, MemoryProbe, Sensors, Timer
 from opmark.plugin.operator import Launch
 from opmark.plugin.process_group import Announce, ProcessGroup, World
+from opmark.plugin.shared_memory import Arena
 from opmark.schema import Cost, Status, TensorSpec
 from opmark.schema.tensor import DTYPES
 
@@ -39,8 +40,9 @@ def make_values(spec: TensorSpec, seed: int) -> Any:
     return array
 
 
-def draw_values(spec: TensorSpec, seed: int) -> Any:
-    """Return a new C-contiguous array with the values of a spec; equal seeds give equal values.
+def draw_values(spec: TensorSpec, seed: int, block: int = BLOCK) -> Any:
+    """Return a new C-contiguous array with the values of a spec; equal seeds give equal values. An array of more than
+    `block` elements repeats them.
 
     Its element type is that of the spec if NumPy has it, and float32 for floats that NumPy lacks or draws only by
     rounding (float16, bfloat16, 8 bits). The caller has to cast these, and also the values of a spec with `make`, which
@@ -54,18 +56,18 @@ def draw_values(spec: TensorSpec, seed: int) -> Any:
     wide = spec.dtype in ("float64", "complex128")
     real: Any = "float64" if wide else "float32"
     own = {"float": real, "complex": "complex128" if wide else "complex64"}
-    flat = np.empty(spec.elements, own.get(kind, spec.dtype))
-    # The block is drawn where it belongs, so that nothing but the tensor itself takes memory.
-    block = flat[:BLOCK]
+    flat = np.empty(spec.shape, own.get(kind, spec.dtype)).reshape(-1)
+    # The values are drawn where they belong, so that nothing but the tensor itself takes memory.
+    drawn = flat[:block]
     if kind in own:
-        values = block.view(real)
+        values = drawn.view(real)
         generator.random(out=values, dtype=real)
         values *= spec.high - spec.low
         values += spec.low
     else:
-        block[...] = generator.integers(int(spec.low), int(spec.high), block.shape, dtype=spec.dtype)
-    for start in range(BLOCK, flat.size, BLOCK):
-        flat[start : start + BLOCK] = block[: flat.size - start]
+        drawn[...] = generator.integers(int(spec.low), int(spec.high), drawn.shape, dtype=spec.dtype)
+    for start in range(block, flat.size, block):
+        flat[start : start + block] = drawn[: flat.size - start]
     return flat.reshape(spec.shape)
 
 
@@ -143,6 +145,9 @@ class BackendInfo:
     """Frameworks whose implementations it uses if its own has none, in this order. See Backend.operands."""
     lacks: Mapping[str, str] = field(default_factory=dict)
     """Reasons by operator why this engine cannot run it, although its framework has an implementation."""
+    shares: str = ""
+    """`module:Class`, a class derived from SharedTensors, with which a process takes its tensors from memory that it
+    shares with the judge; empty if candidates cannot be judged on this backend."""
     views: bool = True
     """Whether operators that the catalogue marks as views return views; a framework that never shares memory copies."""
     callables: bool = True
@@ -175,8 +180,13 @@ class BackendInfo:
 
     def why_missing(self) -> str | None:
         """Return why it cannot run in this interpreter, as far as known without an import; else None."""
-        if self.outdated or self.requires is None or _is_installed(self.requires):
+        if self.outdated or self.requires is None:
             return self.outdated or None
+        try:
+            if find_spec(self.requires) is not None:
+                return None
+        except ModuleNotFoundError:  # the package that it would be a part of is missing
+            pass
         return f"{self.requires} is not installed" + (f" ({self.install})" if self.install else "")
 
     def load(self, threads: int) -> Backend:
@@ -191,18 +201,17 @@ class BackendInfo:
             if reason is None:
                 raise
         else:
-            reason = _why_no_backend(made)
+            reason = None
+            if not (isinstance(made, type) and issubclass(made, Backend)):
+                reason = (
+                    "was made for another version of opmark: since 0.9 a backend is derived from opmark.plugin.Backend"
+                )
+            elif missing := sorted(made.__abstractmethods__):
+                reason = f"lacks {', '.join(missing)}, which every backend has since opmark 0.9"
         if reason:
             return OutdatedBackend(self, threads, f"{self.loads} {reason}; {WRITE_NOW}")
         backend: Backend = made(self, threads)
         return backend
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # the package that it would be a part of is missing
-        return False
 
 
 class CallCost(NamedTuple):
@@ -335,6 +344,38 @@ class Backend(ABC):
         flat = self.download(value).reshape(-1)
         return widen(flat[:: sample_stride(flat.size, most)])
 
+    def shape(self, value: Any) -> tuple[int, ...]:
+        """Return the shape of a tensor."""
+        return tuple(self.download(value).shape)
+
+    def take(self, value: Any, positions: Mapping[int, Any]) -> Any:
+        """Return the elements at these positions along axes, as `to_numpy` does; an axis that is not named is taken as
+        a whole. A large tensor should not be copied for a small part of it."""
+        array = self.download(value)
+        for axis, at in positions.items():
+            array = array.take(at, axis)
+        return widen(array)
+
+    def contract(self, value: Any, axis: int, weights: Any) -> Any:
+        """Return the weighted sums along an axis, in float64, as an array in which that axis has length 1."""
+        import numpy as np
+
+        rows = np.moveaxis(self.download(value), axis, -1)
+        flat = rows.reshape(-1, rows.shape[-1])
+        step = max(1, BLOCK // rows.shape[-1])  # a copy in float64 of all of it would be large
+        sums = [widen(flat[start : start + step]) @ weights for start in range(0, len(flat), step)]
+        return np.expand_dims(np.concatenate(sums).reshape(rows.shape[:-1]), axis)
+
+    def keep_only(self, value: Any, positions: Mapping[int, Any]) -> None:
+        """Set all elements of a tensor to zero except those at these positions along axes."""
+        import numpy as np
+
+        array = self.download(value)
+        kept = np.zeros_like(array)
+        at = np.ix_(*(positions.get(axis, np.arange(n)) for axis, n in enumerate(array.shape)))
+        kept[at] = array[at]
+        self.copy_into(value, self.upload(kept, self.dtype(value)))
+
     def dtype(self, value: Any) -> str:
         """Return the element type of a tensor, as opmark spells it."""
         return str(self.download(value).dtype)
@@ -427,6 +468,10 @@ class Backend(ABC):
 
     # Several processes, and profilers.
 
+    def arena(self, nbytes: int) -> Arena | None:
+        """Return memory of the device that another process can open; None if that is the memory of the host."""
+        return None
+
     def join(self, world: World, announce: Announce) -> ProcessGroup:
         """Join a process group, for a framework with communication operators."""
         raise Unsupported(f"{self.info.name} has no way to join several processes")
@@ -508,14 +553,6 @@ def why_outdated(error: Exception) -> str | None:
     if isinstance(error, TypeError) and "BackendInfo" in str(error):
         return f"was made for another version of opmark ({error}): since 0.9 BackendInfo takes its fields by name"
     return None
-
-
-def _why_no_backend(made: Any) -> str | None:
-    """Return why a class is no backend: it is not derived from Backend, or lacks required methods; else None."""
-    if not (isinstance(made, type) and issubclass(made, Backend)):
-        return "was made for another version of opmark: since 0.9 a backend is derived from opmark.plugin.Backend"
-    missing = sorted(made.__abstractmethods__)
-    return f"lacks {', '.join(missing)}, which every backend has since opmark 0.9" if missing else None
 
 
 # Function: what an implementation builds for a framework that compiles or differentiates it before it is called.

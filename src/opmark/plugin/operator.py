@@ -10,10 +10,10 @@ from math import log
 from typing import Any, Literal, Protocol
 
 from opmark.errors import InvalidParameter, UnknownName, nearest
-from opmark.plugin.param import Param, Params
+from opmark.plugin.param import REQUIRED, Param, Params
 from opmark.schema.case import Phase
 from opmark.schema.cost import Cost
-from opmark.schema.tensor import TensorSpec, is_float, sizeof
+from opmark.schema.tensor import DTYPES, TensorSpec, is_float
 
 Launch = Callable[[], Any]
 """The callable that is timed: it takes no arguments, everything is prepared."""
@@ -57,7 +57,7 @@ class Tolerance:
     def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
         """Return (relative, typical): an error may be at most relative x |expected| + typical x magnitude of
         results."""
-        relative = self.factor * (_RELATIVE_ERROR[dtype] if is_float(dtype) else 0.0)
+        relative = self.factor * _RELATIVE_ERROR.get(dtype, 0.0)  # integers have no error
         return relative, relative * growth(self.terms(params))
 
     def gradient_bounds(self, dtype: str, params: Params) -> tuple[float, float]:
@@ -156,6 +156,11 @@ class Operator:
     foreign: bool = False
     """A function of a framework and not an entry of the catalogue: it has no reference and no cost formula. The backend
     counts the cost of one call."""
+    sample: tuple[str, ...] = ()
+    """A large case is verified by a part of it. Along which sizes it can be cut is found with the reference. This names
+    sizes where that fails because outputs depend on their positions, as the queries of a causal attention do: then the
+    inputs are cut to some positions, `NAME_at` is an array of these, and reference and observe take it from `params`,
+    where the size itself is still that of the whole case."""
     ranks: bool = False
     """Several processes compute it together, as many as its parameter `ranks` says, in groups of `group` (0: all of
     them). Then `reference(params, rank, inputs)` returns the outputs of one rank of a group, from the inputs of all
@@ -187,7 +192,8 @@ class Operator:
 
     def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given values plus defaults, in the order of declaration; InvalidParameter if one is missing."""
-        missing = [name for name in self._required if name not in given]
+        found = {param.name: given.get(param.name, param.default) for param in self.params}
+        missing = [name for name, value in found.items() if value is REQUIRED]
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)
             raise InvalidParameter(
@@ -195,15 +201,7 @@ class Operator:
                 f"give {' '.join(f'-p {name}=...' for name in missing)}, or a size such as `typical` "
                 f"that supplies what is not given",
             )
-        return {name: given.get(name, default) for name, default in self._defaults}
-
-    @cached_property
-    def _required(self) -> tuple[str, ...]:
-        return tuple(param.name for param in self.params if param.required)
-
-    @cached_property
-    def _defaults(self) -> tuple[tuple[str, Any], ...]:
-        return tuple((param.name, param.default) for param in self.params)
+        return found
 
     def check_rules(self, params: Params) -> None:
         for rule in self.rules:
@@ -285,7 +283,7 @@ _LEAST_GROWTH = 1.4
 
 def count_elements(operator: Operator, params: Params) -> int:
     """Return the number of elements of all inputs and outputs."""
-    outputs = operator.cost(params).bytes_written // sizeof(operator.result_dtype(params))
+    outputs = operator.cost(params).bytes_written // DTYPES[operator.result_dtype(params)].size
     return outputs + sum(spec.elements for spec in operator.inputs(params).values())
 
 
@@ -315,6 +313,42 @@ def rules_allow(operator: Operator, params: Params) -> bool:
     except InvalidParameter:
         return False
     return True
+
+
+def shrink(operator: Operator, params: Params, too_large: Callable[[Params], bool], least: int = 1) -> dict[str, Any]:
+    """Return parameters of a smaller case: the largest size is halved again and again while the case is too large, but
+    none to below `least`.
+
+    Rules of the operator hold at every step. Where they do not let a size go alone, all sizes of the same value go
+    together (queries and keys of a causal attention, channels and groups of a depthwise convolution), or it stays. So
+    does what makes the work no less (a stride). Where nothing goes any more, everything goes at once.
+    """
+    scaled, fixed = dict(params), set[Place]()
+    while too_large(scaled):
+        every = {place: n for place, n in size_places(operator, scaled).items() if n >= 2 * least}
+        sizes = {place: n for place, n in every.items() if place not in fixed}
+        if not sizes:
+            smaller = resize(scaled, list(every), lambda n: n // 2)
+            if not every or not rules_allow(operator, smaller) or _work(operator, smaller) >= _work(operator, scaled):
+                return scaled
+            scaled = smaller
+            fixed.clear()
+            continue
+        largest = max(sizes, key=lambda place: sizes[place])
+        alike = [place for place, n in sizes.items() if n == sizes[largest]]
+        for at in ([largest], alike):
+            smaller = resize(scaled, at, lambda n: n // 2)
+            if rules_allow(operator, smaller) and _work(operator, smaller) < _work(operator, scaled):
+                scaled = smaller
+                break
+        else:
+            fixed.add(largest)
+    return scaled
+
+
+def _work(operator: Operator, params: Params) -> float:
+    """Return a number that grows with operations and with elements, about as fast as the time they take."""
+    return (operator.cost(params).flops or 0) / 128 + count_elements(operator, params)
 
 
 def resize_to_elements(operator: Operator, params: Params, target: int) -> dict[str, Any] | None:

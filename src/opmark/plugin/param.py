@@ -268,10 +268,10 @@ _SHOWN_PREFIXES = "KMGT"
 def format_params(case: Case, known: Mapping[str, Param], called: str = "") -> str:
     """Format the parameters of a case, without defaults except for ranks.
 
-    `known` holds the parameters of its operator, `called` the arguments of a foreign call.
+    `known` holds the parameters of its operator, `called` the arguments of a foreign call or the mode of a module.
     """
     if {"args", "kwargs"} <= set(case.params):
-        return _arguments(case.params)
+        return " ".join(filter(None, (_arguments(case.params), called)))
     parts = [called] if called else []
     for name, value in case.params.items():
         param = known.get(name)
@@ -301,6 +301,8 @@ def _arguments(params: dict[str, Any]) -> str:
     """Format the arguments of a callable as a call is written, with those of its constructor first."""
     built = params.get("build")
     parts = built if isinstance(built, dict) else {"args": built}
+    if set(parts) == {"train"}:  # an object that exists already
+        built = None
     first, second = (", ".join(_format_call(part)) for part in (parts, params))
     return f"({first})({second})" if built is not None else second
 

@@ -4,7 +4,7 @@ of plug-ins; a broken plug-in is reported and skipped."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -13,6 +13,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
 from pkgutil import iter_modules
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -45,20 +46,19 @@ ANY_OPERATOR = "*"
 
 @cache
 def catalogue() -> dict[str, Operator]:
-    """Return every operator by name. An entry point names a module or a package, whose modules define `OPERATORS`."""
+    """Return every operator by name. An entry point names a module or a package, whose modules define `OPERATORS`.
+
+    The implementations of an operator bear the name of its package, if the package is not opmark.
+    """
     found: dict[str, Operator] = {}
     for entry in _entries(OPERATORS_GROUP):
-        for operator in _load(entry, lambda entry: list(_find_operators(import_module(entry.value)))) or ():
-            _insert(found, getattr(operator, "name", ""), _with_source(operator, entry), Operator, entry)
+        source = entry.dist.name if entry.dist and not entry.value.startswith("opmark.") else ""
+        for one in _read_modules(entry, "OPERATORS"):
+            made = one
+            if source and isinstance(one, Operator):
+                made = replace(one, implementations=tuple(replace(own, source=source) for own in one.implementations))
+            _insert(found, getattr(made, "name", ""), made, Operator, entry)
     return found
-
-
-def _with_source(operator: Any, entry: EntryPoint) -> Any:
-    """Return the operator with the name of its package on its implementations, if the package is not opmark."""
-    if not isinstance(operator, Operator) or not entry.dist or entry.value.startswith("opmark."):
-        return operator
-    named = tuple(replace(one, source=entry.dist.name) for one in operator.implementations)
-    return replace(operator, implementations=named)
 
 
 @cache
@@ -66,7 +66,7 @@ def backends() -> dict[str, BackendInfo]:
     """Return every backend by name, without importing its framework."""
     found: dict[str, BackendInfo] = {}
     for entry in _entries(BACKENDS_GROUP):
-        info = _load(entry, EntryPoint.load, instead=partial(_outdated_backend, entry))
+        info = _load(entry, entry.load, instead=partial(_outdated_backend, entry))
         if isinstance(info, BackendInfo) and info.name != entry.name:
             _warn(entry, f"it describes `{info.name}`; both names must be the same")
         elif info is not None:
@@ -140,7 +140,7 @@ def profilers() -> dict[str, Profiler]:
 @cache
 def plugins(group: str) -> dict[str, Any]:
     """Return the objects of the entry points of a group, opmark's own first."""
-    found = {entry.name: _load(entry, EntryPoint.load) for entry in reversed(_entries(group))}
+    found = {entry.name: _load(entry, entry.load) for entry in reversed(_entries(group))}
     return {name: item for name, item in reversed(found.items()) if item is not None}
 
 
@@ -203,10 +203,11 @@ def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementati
     A backend that computes nothing accepts any operator of a single process, by the row of its framework for
     ANY_OPERATOR.
     """
-    known = candidates(operator, info.frameworks)
+    frameworks = info.frameworks
+    known = candidates(operator, frameworks)
     if not info.computes and not operator.ranks:
-        known += implementation_tables(info.frameworks).get(ANY_OPERATOR, ())
-    for framework in info.frameworks:
+        known += implementation_tables(frameworks).get(ANY_OPERATOR, ())
+    for framework in frameworks:
         if found := tuple(one for one in known if one.framework == framework):
             return found
     return ()
@@ -233,7 +234,7 @@ def implementation_tables(frameworks: tuple[str, ...] | None = None) -> dict[str
     there are thousands of rows.
     """
     found: dict[str, tuple[Implementation, ...]] = {}
-    named = {framework for info in backends().values() for framework in info.frameworks}
+    named = {framework for info in backends().values() for framework in (info.name, info.framework, *info.also)}
     for entry in _entries(IMPLEMENTATIONS_GROUP):
         only = entry.name if entry.name in named else None
         if frameworks is None or only is None or only in frameworks:
@@ -244,7 +245,7 @@ def implementation_tables(frameworks: tuple[str, ...] | None = None) -> dict[str
 
 def _table_rows(entry: EntryPoint, only: str | None) -> Iterator[tuple[str, tuple[Implementation, ...]]]:
     source = _package(entry)
-    for name, made in _load(entry, lambda entry: list(_find_implementations(import_module(entry.value)))) or ():
+    for name, made in _read_modules(entry, "IMPLEMENTATIONS"):
         several = made if isinstance(made, tuple) else (made,)
         wrong = next((one for one in several if not isinstance(one, Implementation)), None)
         astray = next((one for one in several if only and one is not wrong and one.framework != only), None)
@@ -261,7 +262,7 @@ def hardware_files() -> dict[str, str]:
     """Return the texts of the hardware files of plug-ins by path. An entry point names the package with the files."""
     found: dict[str, str] = {}
     for entry in _entries(HARDWARE_GROUP):
-        found |= _load(entry, _read_hardware_files) or {}
+        found |= _load(entry, partial(_read_hardware_files, entry)) or {}
     return found
 
 
@@ -305,18 +306,24 @@ def _entries(group: str) -> list[EntryPoint]:
     return sorted(entry_points(group=group), key=lambda e: (not e.value.startswith("opmark."), e.name))
 
 
-def _find_operators(module: ModuleType) -> Iterator[Operator]:
-    yield from getattr(module, "OPERATORS", ())
-    for child in iter_modules(getattr(module, "__path__", ())):
-        if not child.name.startswith("_"):
-            yield from _find_operators(import_module(f"{module.__name__}.{child.name}"))
+def _read_modules(entry: EntryPoint, attribute: str) -> list[Any]:
+    """Return the items of an attribute of the entry point's module, and of the modules below it if it is a package. A
+    module that cannot be imported is reported; the others stay."""
+    found: list[Any] = []
+    names = [entry.value]
+    while names:
+        name = names.pop(0)
+        module, items = _load(entry, partial(_read_module, name, attribute), module=name) or (None, ())
+        found += items
+        children = iter_modules(getattr(module, "__path__", ()))
+        names[:0] = [f"{name}.{child.name}" for child in children if not child.name.startswith("_")]
+    return found
 
 
-def _find_implementations(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    yield from getattr(module, "IMPLEMENTATIONS", {}).items()
-    for child in iter_modules(getattr(module, "__path__", ())):
-        if not child.name.startswith("_"):
-            yield from _find_implementations(import_module(f"{module.__name__}.{child.name}"))
+def _read_module(name: str, attribute: str) -> tuple[ModuleType, list[Any]]:
+    module = import_module(name)
+    held = getattr(module, attribute, ())
+    return module, list(held.items() if isinstance(held, Mapping) else held)
 
 
 def _insert(found: dict[str, T], name: str, item: object, noun: type[T], entry: EntryPoint) -> None:
@@ -328,26 +335,44 @@ def _insert(found: dict[str, T], name: str, item: object, noun: type[T], entry: 
         found[name] = item
 
 
-def _load(entry: EntryPoint, load: Callable[[EntryPoint], Any], instead: Callable[[str], Any] | None = None) -> Any:
+def _load(
+    entry: EntryPoint, load: Callable[[], Any], instead: Callable[[str], Any] | None = None, module: str = ""
+) -> Any:
     """Return the result of `load`, or None with a warning, so that a broken plug-in does not affect others.
 
     `instead` is called with the reason why a plug-in does not fit this version of opmark, and returns a replacement.
+    `module` is what is loaded, if it is not the entry point itself.
     """
     try:
         with redirect_stdout(sys.stderr):  # standard output is for data, also while a stranger's module is imported
-            return load(entry)
+            return load()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - such a module may raise anything, or try to leave
         outdated = why_outdated(error) if isinstance(error, Exception) else None
         if outdated and instead:
             return instead(outdated)
-        _warn(entry, f"it {outdated}" if outdated else f"{type(error).__name__}: {error}")
+        said = f"it {outdated}" if outdated else f"{type(error).__name__}: {error}"
+        _warn(entry, "; ".join(filter(None, (said, _find_line(error, module or entry.module)))), module)
         return None
+
+
+def _find_line(error: BaseException, module: str) -> str:
+    """Return the file and the line where importing a module failed: the innermost line of its own package that ran."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"see {error.filename}:{error.lineno}"
+    package = module.partition(".")[0]
+    lines = [
+        f"see {frame.f_code.co_filename}:{line}"
+        for frame, line in walk_tb(error.__traceback__)
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__", "").partition(".")[0] == package
+    ]
+    return lines[-1] if lines else ""
 
 
 def _package(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist else entry.value
 
 
-def _warn(entry: EntryPoint, what: str) -> None:
-    print(f"warning: plug-in `{entry.name}` of `{_package(entry)}` ({entry.value}) is broken and left out: {what}",
+def _warn(entry: EntryPoint, what: str, module: str = "") -> None:
+    place = module or entry.value
+    print(f"warning: plug-in `{entry.name}` of `{_package(entry)}` ({place}) is broken and left out: {what}",
           file=sys.stderr)  # fmt: skip

@@ -11,7 +11,7 @@ import msgspec
 from opmark.errors import UnknownName
 from opmark.schema import QUANTITIES
 from opmark.schema.comparison import Compared, Geomean, Pairing, difference_lines
-from opmark.schema.record import FAILED
+from opmark.schema.record import FAILED, MEASURED
 from opmark.stats.verdict import ALPHA
 from opmark.units import count_noun, percent, significant, small_unit
 
@@ -31,7 +31,7 @@ def word(pair: Pairing) -> str:
 
 def failed_on_both(pair: Pairing) -> bool:
     """Whether neither side has a number, which is no change."""
-    return "ok" not in pair.statuses
+    return not any(status in MEASURED for status in pair.statuses)
 
 
 def check_words(words: Sequence[str]) -> list[str]:
@@ -159,6 +159,12 @@ def footer(compared: Compared) -> Iterator[str]:
     if neither:
         why = f": {neither[0].op}: {neither[0].note}" if neither[0].note else ""
         yield f"{count_noun(len(neither), 'case')} without a number on either side{why}"
+    unchecked = sum("unchecked" in pair.statuses for pair in compared.pairs)
+    if unchecked:
+        yield (
+            f"WARNING: {count_noun(unchecked, 'case')} unchecked: nothing has verified the result of a side, and what "
+            "is wrong may be fast; `opmark show` says why"
+        )
     yield f"B/A above 1 is slower; intervals hold in {1 - ALPHA:.0%} of comparisons; {_describe_margin(compared)}"
 
 

@@ -20,7 +20,7 @@ from opmark.schema.chart import Chart
 from opmark.schema.comparison import Compared
 from opmark.schema.machine import chip
 from opmark.schema.measurement import Caution
-from opmark.schema.record import FAILED
+from opmark.schema.record import COUNTED
 from opmark.schema.run import short_revision
 from opmark.units import count_noun
 
@@ -68,10 +68,6 @@ class ItemAnchors(NamedTuple):
         return f"#{self.id(key)}" if key in self.keys else ""
 
 
-def item_anchors(number: int, part: RunSection) -> ItemAnchors:
-    return ItemAnchors(number, frozenset(row.key for row in part.run_view.rows))
-
-
 # The facts of each environment as a column.
 
 _FIRST = ("backend", "device", "gpu", "chip", "cpu", "machine", "system", "python", "opmark")
@@ -104,21 +100,12 @@ def facts_of(run_view: RunView) -> Facts:
     return Facts(heads, rows)
 
 
-def machines(run_view: RunView) -> str:
-    names = (fact("", facts.get("machine")) for facts in run_view.environments.values())
-    return ", ".join(dict.fromkeys(filter(None, names)))
-
-
-def chips(run_view: RunView) -> str:
-    return ", ".join(dict.fromkeys(fact("", chip(facts)) for facts in run_view.environments.values()))
-
-
 # Failures by reason, with their cases.
 
 ORDER = ("wrong", "error", "oom", "timeout")
 """Order of failures: wrong results, which mislead, come before missing ones."""
 WORDS = {"wrong": "wrong result", "error": "error", "oom": "out of memory", "timeout": "timed out",
-         "skipped": "skipped", "ok": "measured"}  # fmt: skip
+         "skipped": "skipped", "ok": "measured", "unchecked": "unchecked", "disturbed": "disturbed"}  # fmt: skip
 _FAILURES_LISTED = 200
 """Number of cases that are listed for one reason; the table has the others."""
 
@@ -144,35 +131,25 @@ class FailureGroup(NamedTuple):
         return self.total - len(self.links)
 
 
-def failed_groups(rows: Iterable[Row], place: ItemAnchors) -> list[FailureGroup]:
-    return _group_by_reason((row for row in rows if row.status in FAILED), place)
-
-
-def skipped_groups(rows: Iterable[Row], place: ItemAnchors) -> list[FailureGroup]:
-    return _group_by_reason((row for row in rows if row.status == "skipped"), place)
-
-
-def _group_by_reason(rows: Iterable[Row], place: ItemAnchors) -> list[FailureGroup]:
+def group_by_reason(rows: Iterable[Row], place: ItemAnchors) -> list[FailureGroup]:
     found: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         found.setdefault((row.status, row.reason), []).append(row)
     rank = {status: i for i, status in enumerate(ORDER)}
-    groups = sorted(found.items(), key=lambda one: (rank.get(one[0][0], len(ORDER)), -len(one[1])))
-    return [_group(status, reason, alike, place) for (status, reason), alike in groups]
+    groups = []
+    for (status, reason), alike in sorted(
+        found.items(), key=lambda one: (rank.get(one[0][0], len(ORDER)), -len(one[1]))
+    ):
+        text = harmless(reason.strip())
+        first = next(iter(text.splitlines()), "") or "no reason was given"
+        listed = alike[:_FAILURES_LISTED]
+        links = [ItemLink(place.href(row.key), printable(row.name), printable(row.where)) for row in listed]
+        rest = text if text and text != first else ""
+        groups.append(FailureGroup(status, WORDS.get(status, status), first, rest, len(alike), links))
+    return groups
 
 
-def _group(status: str, reason: str, alike: list[Row], place: ItemAnchors) -> FailureGroup:
-    text = harmless(reason.strip())
-    first = next(iter(text.splitlines()), "") or "no reason was given"
-    links = [
-        ItemLink(place.href(row.key), printable(row.name), printable(row.where)) for row in alike[:_FAILURES_LISTED]
-    ]
-    return FailureGroup(
-        status, WORDS.get(status, status), first, text if text and text != first else "", len(alike), links
-    )
-
-
-_STATUSES = ("ok", *ORDER, "skipped")
+_STATUSES = ("ok", "unchecked", "disturbed", *ORDER, "skipped")
 
 
 class SummaryFact(NamedTuple):
@@ -208,18 +185,13 @@ def run_name(run_view: RunView) -> str:
     return printable(run_view.run.label or run_view.run.id)
 
 
-def counts(rows: Iterable[Row]) -> list[SummaryFact]:
-    """Return the number of rows of each status that occurs."""
-    found = Counter(row.status for row in rows)
-    return [SummaryFact(WORDS[status], str(found[status])) for status in _STATUSES if found[status]]  # type: ignore[index]
-
-
 def sentence(run_view: RunView) -> str:
     """Return one line with the number of rows of each status."""
     if not run_view.rows:
         planned = count_noun(run_view.run.tasks, "planned task")
         return f"no records yet of {planned}: the run was interrupted or has just begun"
-    listed = ", ".join(f"{pair.value} {pair.name}" for pair in counts(run_view.rows))
+    counts = Counter[str](row.status for row in run_view.rows)
+    listed = ", ".join(f"{counts[status]} {WORDS[status]}" for status in _STATUSES if counts[status])
     return f"{count_noun(len(run_view.rows), 'case')}: {listed}"
 
 
@@ -233,13 +205,16 @@ def describe_progress(run_view: RunView) -> str:
 def about(run_view: RunView) -> list[SummaryFact]:
     run = run_view.run
     backends = dict.fromkeys(row.backend for row in run_view.rows)
+    environments = run_view.environments.values()
+    machines = dict.fromkeys(filter(None, (fact("", facts.get("machine")) for facts in environments)))
+    chips = dict.fromkeys(fact("", chip(facts)) for facts in environments)
     found = (
         SummaryFact("run", printable(run.id)),
         SummaryFact("label", printable(run.label)),
         SummaryFact("started", format_moment(run.started)),
         SummaryFact("took", format_duration(sum(row.duration for row in run_view.rows)) if run_view.rows else ""),
-        SummaryFact("machine", machines(run_view)),
-        SummaryFact("chip", chips(run_view)),
+        SummaryFact("machine", ", ".join(machines)),
+        SummaryFact("chip", ", ".join(chips)),
         SummaryFact("backends", printable(", ".join(backends))),
         SummaryFact("opmark", printable(run.version)),
         SummaryFact("revision", printable(short_revision(run.revision))),
@@ -251,7 +226,7 @@ def about(run_view: RunView) -> list[SummaryFact]:
 
 def keys(run_view: RunView, href: dict[str, str]) -> list[Key]:
     """Return the key numbers of a run, from its usable rows. `href` has the links to rows by key."""
-    rows = [row for row in run_view.rows if row.status == "ok"]
+    rows = [row for row in run_view.rows if row.status in COUNTED]
     usable = [row for row in rows if row.usable]
     doubted = sum(bool(row.headline_cautions) for row in rows)
     found = [
@@ -281,22 +256,18 @@ def _shares(name: str, of: _Figure, rows: Sequence[Row], href: dict[str, str]) -
     shared = [row for row in rows if row.usable and finite(of(row)) is not None]
     if not shared:
         return
-    lead, alike = _alike(shared)
+    # The most frequent headline quantity; latency only if there is no other.
+    groups: dict[str, list[Row]] = {}
+    for row in shared:
+        if row.headline:
+            groups.setdefault(f"{row.headline.quantity} {row.headline.cache}", []).append(row)
+    lead, alike = max(groups.items(), key=lambda one: (not one[0].startswith(_WITH_LAUNCH), len(one[1])))
     middle = f"in the middle of {count_noun(len(alike), 'case')}, {lead}"
     yield Key(f"of {name}", percent(median([of(row) or 0.0 for row in alike])), middle)
     yield from _best(f"nearest to {name}", of, percent, [row for row in shared if not is_above(of(row) or 0.0)], href)
     above = sum(is_above(of(row) or 0.0) for row in rows)
     if above:
         yield Key(f"above {name}", str(above), "more than is possible: the limit, the cost or the clock is wrong")
-
-
-def _alike(rows: Sequence[Row]) -> tuple[str, list[Row]]:
-    """Return the rows with the most frequent headline quantity, and its name; latency only if there is no other."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        if row.headline:
-            groups.setdefault(f"{row.headline.quantity} {row.headline.cache}", []).append(row)
-    return max(groups.items(), key=lambda one: (not one[0].startswith(_WITH_LAUNCH), len(one[1])))
 
 
 # Cautions of a run by kind: number of cases, an example, and what to do.

@@ -34,7 +34,7 @@ from opmark.schema import (
 )
 from opmark.schema.machine import Floor, NoiseFloor, chip
 from opmark.schema.options import MeasureOptions
-from opmark.schema.record import utc_now
+from opmark.schema.record import COUNTED, MEASURED, utc_now
 from opmark.stats import noise, relative_deviation
 from opmark.stats.verdict import ALPHA, compare_pairs, rank_sum_p
 from opmark.units import seconds
@@ -83,7 +83,7 @@ def _trapped_instructions(available: list[Availability]) -> list[DiagnosisItem]:
     instruction_set.remember("torch-cpu", None)  # to find out whether it still is so
     with closing(Supervisor(backends()["torch-cpu"], 1, WorkerOptions(_TRIAL_TIMEOUT))) as supervisor:
         record = supervisor.run(_trial())
-    if record.status != "ok":
+    if record.status not in MEASURED:
         return [DiagnosisItem("instructions", False, f"a bfloat16 product fails: {record.reason}", "update torch")]
     limit = instruction_set.recall("torch-cpu")
     if limit:
@@ -128,11 +128,18 @@ def self_test(
     environments: list[Environment] = []
     started = utc_now()
     options = WorkerOptions(timeout, say=say, keep=environments.append)
-    records = list(run_plan(make_plan(cases, [backend], settings), options))
+    # In the order of the processes: what was disturbed has been measured again at the end.
+    records = sorted(
+        run_plan(make_plan(cases, [backend], settings), options), key=lambda record: record.task.settings.process
+    )
     facts = environments[0].facts if environments else {}
     labelings = _labelings(processes // 2)
     floors = [
-        _floor(case, [m for r in records if r.task.case == case and (m := r.measurement())], labelings)
+        _floor(
+            case,
+            [m for r in records if r.task.case == case and r.status in COUNTED and (m := r.measurement())],
+            labelings,
+        )
         for case in cases
     ]
     found = [floor for floor in floors if floor]

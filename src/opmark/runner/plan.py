@@ -6,13 +6,15 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace as replace_fields
 
 from opmark.errors import InvalidParameter, UserError
 from opmark.hardware.host import affinity
-from opmark.plugin import BackendInfo, Operator
+from opmark.plugin import BackendInfo, Implementation, Operator
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import implementations
 from opmark.plugin.registry import operator as find_operator
@@ -30,8 +32,9 @@ from opmark.schema import (
     Task,
 )
 from opmark.schema.case import content_id
-from opmark.schema.options import MOST_THREADS, MeasureOptions, as_list, split_names
+from opmark.schema.options import MOST_THREADS, MeasureOptions, as_list, names_function, split_names
 from opmark.units import count_noun
+from opmark.worker.functions import implementation_of
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,9 @@ class Plan:
         return content_id(sorted(ids))
 
     def groups(self) -> Iterator[TaskGroup]:
-        for (_, backend, threads, ranks), tasks in groupby(self.tasks, key=_worker_key):
-            yield TaskGroup(backend, threads, ranks, list(tasks))
+        keys = ((t.settings.process, t.backend, t.settings.threads, rank_count(t.case)) for t in self.tasks)
+        for (_, backend, threads, ranks), pairs in groupby(zip(keys, self.tasks, strict=True), key=itemgetter(0)):
+            yield TaskGroup(backend, threads, ranks, [task for _, task in pairs])
 
     def without(self, done: set[str]) -> Plan:
         return replace(
@@ -79,13 +83,18 @@ def make_plan(
     *,
     by_device: bool = False,
     divided: bool = False,
+    impl: Sequence[str] = (),
+    alone: bool = False,
 ) -> Plan:
     """Make the tasks of all cases on all backends, in the order in which they run.
 
-    `by_device`: use fewer processes on a device and for several ranks than on a CPU. `divided`: let the ranks of a host
-    share its threads.
+    `impl`: implementations to use, by label, and functions of the user; unless they stand `alone`, functions without a
+    label run beside all implementations. `by_device`: use fewer processes on a device and for several ranks than on a
+    CPU. `divided`: let the ranks of a host share its threads.
     """
+    choice = _ImplementationChoice(impl, alone=alone)
     tasks, skipped = [], []
+    ranks_of = {case.id: rank_count(case) for case in cases}
     for name in dict.fromkeys(backends):
         info = find_backend(name)
         missing = why_missing(info)
@@ -94,13 +103,13 @@ def make_plan(
             if by_device and info.device != "cpu" and few:
                 continue
             for case in cases:
-                ranks = rank_count(case)
+                ranks = ranks_of[case.id]
                 if by_device and ranks and few:
                     continue
                 own = setting
                 if divided and ranks:
                     own = replace_fields(setting, threads=max(1, setting.threads // ranks))
-                for planned in _plan_case(case, info, own, missing):
+                for planned in _plan_case(case, info, own, missing, choice):
                     if isinstance(planned, Record):
                         skipped.append(planned)
                     else:
@@ -109,7 +118,7 @@ def make_plan(
         raise _nothing_to_run(skipped)
     # Round by round: a drift of the machine hits all cases alike. A group of ranks is started once for all its cases.
     place = {name: i for i, name in enumerate(dict.fromkeys(task.backend for task in tasks))}
-    tasks.sort(key=lambda task: (task.settings.process, place[task.backend], rank_count(task.case)))
+    tasks.sort(key=lambda task: (task.settings.process, place[task.backend], ranks_of[task.case.id]))
     # A task that cannot run is recorded once, not once per process.
     return Plan(tuple(tasks), tuple(record for record in skipped if record.task.settings.process == 0))
 
@@ -119,16 +128,35 @@ def rank_count(case: Case) -> int:
     return find_operator(case.op).processes(case.params)
 
 
-def _worker_key(task: Task) -> tuple[int, str, int, int]:
-    return task.settings.process, task.backend, task.settings.threads, rank_count(task.case)
+class _ImplementationChoice:
+    """Chooses the implementations of an operator on a backend. Functions of the user are not imported."""
+
+    def __init__(self, names: Sequence[str], *, alone: bool) -> None:
+        self._functions = [name for name in names if names_function(name)]
+        self._labels = [name for name in names if not names_function(name)]
+        self._all = not (self._labels or (self._functions and alone))
+        for name in self._functions:
+            place = name.rpartition(":")[0]
+            if place.endswith(".py") and not Path(place).is_file():
+                raise UserError(f"--impl: there is no file {place}", "as in --impl kernels.py:softmax")
+
+    def choose(self, operator: Operator, info: BackendInfo) -> list[Implementation]:
+        known = [one for one in implementations(operator, info) if self._all or one.label in self._labels]
+        return known + [implementation_of(name, info.framework) for name in self._functions]
+
+    def why_none(self, operator: Operator, info: BackendInfo) -> str:
+        wanted = "" if self._all else f" `{', '.join(self._labels)}`"
+        return f"`{operator.name}` has no implementation{wanted} for {info.framework}"
 
 
-def _plan_case(case: Case, info: BackendInfo, settings: Settings, missing: str | None) -> Iterator[Task | Record]:
+def _plan_case(
+    case: Case, info: BackendInfo, settings: Settings, missing: str | None, choice: _ImplementationChoice
+) -> Iterator[Task | Record]:
     """Yield a task for each implementation, or a record of why it cannot run."""
     operator = find_operator(case.op)
-    found = implementations(operator, info)
+    found = choice.choose(operator, info)
     if not found:
-        reason = missing or f"`{operator.name}` has no implementation for {info.framework}"
+        reason = missing or choice.why_none(operator, info)
         yield Record(Task(case, info.name, "", settings), "skipped", reason)
     for implementation in found:
         task = Task(case, info.name, implementation.label, settings)

@@ -93,10 +93,17 @@ def _expand_operators(
     phases = split_names(selection.phase) or (["backward"] if wrt else ["forward"])
     arguments = (("args", selection.args), ("kwargs", selection.kwargs), ("build", selection.build))
     call = {name: value for name, value in arguments if value is not None}
-    entries = [
-        _make_entry(operator, ranks.add_to_params(operator, selection.params or {}), part.sizes, phases, wrt, call)
-        for operator in operators
-    ]
+    entries = []
+    for operator in operators:
+        params = ranks.add_to_params(operator, selection.params or {})
+        sizes = list(part.sizes)
+        if (
+            operator.presets
+            and not sizes
+            and not any(param.required and param.name in params for param in operator.params)
+        ):
+            sizes = ["typical"]  # presets fill in missing parameters
+        entries.append(Entry(operator.name, params, sizes, list(phases), wrt=wrt, **call))  # type: ignore[arg-type]
     cases = part.filter_cases(expand(Workload(VERSION, "command line", entries), find_operator), find_operator)
     if not cases:
         raise part.empty_error("what is named")
@@ -141,23 +148,6 @@ def _match_operators(part: WorkloadFilter) -> list[str]:
     return chosen
 
 
-def _make_entry(
-    operator: Operator,
-    params: Mapping[str, Any],
-    sizes: Sequence[str],
-    phases: Sequence[str],
-    wrt: Sequence[str],
-    call: Mapping[str, Any],
-) -> Entry:
-    """An entry for one operator. Presets fill in missing parameters; without sizes and parameters the preset is
-    `typical`."""
-    if not operator.presets:
-        return Entry(operator.name, dict(params), list(sizes), list(phases), wrt=list(wrt), **call)  # type: ignore[arg-type]
-    required = {param.name for param in operator.params if param.required}
-    chosen = list(sizes) or ([] if required & set(params) else ["typical"])
-    return Entry(operator.name, dict(params), chosen, list(phases), wrt=list(wrt), **call)  # type: ignore[arg-type]
-
-
 def default_backends(cases: Sequence[Case] = ()) -> list[str]:
     """torch on the CPU where it is installed, else NumPy; for a callable of another framework, that framework. A device
     is never used unless it is named."""
@@ -184,10 +174,17 @@ def parse_params(ops: Sequence[str], given: Sequence[str]) -> dict[str, Any]:
             raise InvalidParameter(f"-p {text}: expected NAME=VALUE or NAME=VALUE,VALUE", "as in -p K=64,128")
         if name in found:
             raise InvalidParameter(f"-p {text}: `{name}` is given twice", f"-p {name}=A,B makes an axis")
+        parts = [part.strip() for part in re.split(r",(?![^\[(]*[\])])", values)]  # not at commas inside brackets
         for op in ops:
-            found[name] = [
-                value for part in _split_at_commas(values) for value in _parse_values(find_operator(op), name, part)
-            ]
+            operator = find_operator(op)
+            if "args" in operator.by_name:  # parameters of a callable have no types
+                found[name] = [read_yaml(part, f"-p {name}") for part in parts]
+                continue
+            param, typed = operator.param(name), list[Any]()
+            for part in parts:
+                series = param.spread(part)
+                typed += [param.parse(part)] if series is part else series
+            found[name] = typed
     return found
 
 
@@ -203,20 +200,6 @@ def parse_call(name: str, text: str) -> Any:
     if not isinstance(value, kind):
         raise InvalidParameter(f"--{name}: expected {expected}, got `{text}`")
     return value
-
-
-def _parse_values(operator: Operator, name: str, value: str) -> list[Any]:
-    """The values that a text stands for, typed by the operator; parameters of a callable are read as YAML."""
-    if "args" in operator.by_name:
-        return [read_yaml(value, f"-p {name}")]
-    param = operator.param(name)
-    spread = param.spread(value)
-    return spread if spread is not value else [param.parse(value)]
-
-
-def _split_at_commas(values: str) -> list[str]:
-    """Split at commas that are not inside brackets."""
-    return [part.strip() for part in re.split(r",(?![^\[(]*[\])])", values)]
 
 
 def select_backends(named: Sequence[str], pythons: Sequence[str] = ()) -> tuple[list[str], tuple[str, ...]]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import secrets
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import groupby
 from pathlib import Path
 
 import psutil
+from msgspec.structs import replace as replace_fields
 
 from opmark.errors import UserError
 from opmark.plugin.registry import backend as find_backend
@@ -24,37 +26,59 @@ from opmark.runner.supervisor import Say, Supervisor, WorkerOptions
 from opmark.runner.worker_process import WorkerDied
 from opmark.schema import Record, Run, Task
 from opmark.schema.messages import Hello, Side
+from opmark.schema.options import DEFAULT_RETRIES
 from opmark.schema.record import utc_now
 from opmark.store.location import without_secrets
 from opmark.store.protocol import Store
+from opmark.units import count_noun
 from opmark.version import VERSION
 
 _FEWER_RANKS = "--ranks says how many processes take part; `opmark list backends` says what can run here"
 _WORKER_MEMORY = 1 << 30
 """Bytes that an idle worker may hold, its framework imported."""
+_PAUSES = (1.0, 3.0, 10.0)
+"""Seconds to wait before each further try of what was disturbed; the last is for all that follow."""
 _OWN_PROGRAMS = ("opmark", "opmark.exe", "__main__.py")
 """Names of the program when it is opmark that was called."""
 
 
+@dataclass(frozen=True)
+class Retries:
+    """How often tasks that other work disturbed are measured again when all others are done."""
+
+    most: int = DEFAULT_RETRIES
+    fewer_threads: bool = False
+    """Whether a task that stays disturbed is measured once more with half of its threads, beside its own record."""
+    sleep: Callable[[float], None] = time.sleep
+
+
 def run_plan(
-    plan: Plan, options: WorkerOptions, launcher: RankLauncher | None = None, *, fresh: bool = True
+    plan: Plan,
+    options: WorkerOptions,
+    launcher: RankLauncher | None = None,
+    retries: Retries | None = None,
+    *,
+    fresh: bool = True,
 ) -> Iterator[Record]:
-    """Yield the records of a plan as they come; skipped tasks come last.
+    """Yield the records of a plan as they come; then those of disturbed tasks, which are measured again; skipped tasks
+    come last.
 
     Raise UserError where no backend can run at all: that is a mistake of the user. For a run that has records already,
     which is not `fresh`, the tasks are skipped instead.
     """
     options = replace(options, say=_SayOnce(options.say))
     unavailable: dict[tuple[str, str], list[Task]] = {}
-    rounds = groupby(plan.groups(), key=lambda group: group.tasks[0].settings.process)
-    for number, (_, groups) in enumerate(rounds):
-        # Every second round runs backwards, so that an even drift hits all backends alike.
-        ordered = list(groups)[:: -1 if number % 2 else 1]
-        for group, worker, hello in start_workers([(group, None) for group in ordered], options, launcher):
-            if isinstance(hello, Hello) and hello.unavailable:
-                unavailable.setdefault((group.backend, hello.unavailable), []).extend(group.tasks)
+    disturbed: list[Record] = []
+    for group, worker, hello in _start_rounds(plan, options, launcher):
+        if isinstance(hello, Hello) and hello.unavailable:
+            unavailable.setdefault((group.backend, hello.unavailable), []).extend(group.tasks)
+            continue
+        for record in run_group(group, worker, hello):
+            if record.status == "disturbed":
+                disturbed.append(record)
             else:
-                yield from run_group(group, worker, hello)
+                yield record
+    yield from _measure_again(disturbed, retries or Retries(), options, launcher)
     if fresh and sum(map(len, unavailable.values())) == len(plan.tasks):
         listed = "; ".join(f"backend `{name}` cannot run here: {reason}" for name, reason in unavailable)
         ranks = any(group.ranks for group in plan.groups())
@@ -63,6 +87,54 @@ def run_plan(
         for task in tasks:
             yield Record(task, "skipped", reason, started=utc_now())
     yield from plan.skipped
+
+
+def _start_rounds(
+    plan: Plan, options: WorkerOptions, launcher: RankLauncher | None
+) -> Iterator[tuple[TaskGroup, Supervisor | RankGroup, Hello | WorkerDied]]:
+    """Yield the workers of all rounds. Every second round runs backwards, so that an even drift hits all backends
+    alike."""
+    rounds = groupby(plan.groups(), key=lambda group: group.tasks[0].settings.process)
+    for number, (_, groups) in enumerate(rounds):
+        ordered = list(groups)[:: -1 if number % 2 else 1]
+        yield from start_workers([(group, None) for group in ordered], options, launcher)
+
+
+def _measure_again(
+    disturbed: Sequence[Record], retries: Retries, options: WorkerOptions, launcher: RankLauncher | None
+) -> Iterator[Record]:
+    """Yield one record for each disturbed task: the first that is not disturbed, or else the last. A run that is
+    interrupted before that has no record of the task, so that resuming it measures the task."""
+    left = list(disturbed)
+    for attempt in range(retries.most):
+        if not left:
+            return
+        pause = _PAUSES[min(attempt, len(_PAUSES) - 1)]
+        tasks = count_noun(len(left), "task")
+        options.say(f"other work disturbed {tasks}: measured again in {pause:g} s, try {attempt + 1} of {retries.most}")
+        retries.sleep(pause)
+        tried, left = left, []
+        for group, worker, hello in _start_rounds(_plan_of(record.task for record in tried), options, launcher):
+            for record in run_group(group, worker, hello):
+                if record.status == "disturbed":
+                    left.append(record)
+                else:
+                    yield record
+    for record in left:
+        tries = f"; so in {count_noun(retries.most + 1, 'try', 'tries')}"
+        yield replace_fields(record, reason=record.reason + tries)
+    if retries.fewer_threads:
+        fewer = [_with_half_the_threads(record.task) for record in left if record.task.settings.threads > 1]
+        for group, worker, hello in _start_rounds(_plan_of(fewer), options, launcher):
+            yield from run_group(group, worker, hello)
+
+
+def _plan_of(tasks: Iterable[Task]) -> Plan:
+    return Plan(tuple(tasks), ())
+
+
+def _with_half_the_threads(task: Task) -> Task:
+    return replace_fields(task, settings=replace_fields(task.settings, threads=task.settings.threads // 2))
 
 
 def run_group(group: TaskGroup, worker: Supervisor | RankGroup, hello: Hello | WorkerDied) -> Iterator[Record]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf, log
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from opmark.schema.tensor import DTYPES
 
 MEMORY = "memory"
-# Data up to this many times the size of the last cache may still be found there in part.
-_PARTLY = 4
+# Data of this many times the size of a cache or more is limited by what is behind the cache, however fast that one is.
+_SURE = 4
 
 UNSTORED = ("tfloat32", "int4", "float4_e2m1fn")
 """Types that chips multiply but no tensor here has. `tfloat32` is float32, rounded on input: it has another peak."""
@@ -41,6 +41,12 @@ class Interconnect(Struct, frozen=True, forbid_unknown_fields=True):
     bandwidth: float | None = None
     """Bytes per second out of one chip over all links, in one direction: half of a sheet's bidirectional figure."""
     links: int | None = None
+
+
+class MovingTime(NamedTuple):
+    seconds: float
+    level: str
+    """Name of the level that limits it."""
 
 
 class Peaks(Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,16 +81,24 @@ class Peaks(Struct, frozen=True, forbid_unknown_fields=True):
     def memory_bandwidth(self) -> float | None:
         return next((level.bandwidth for level in self.levels if level.name == MEMORY), None)
 
-    def level_for(self, nbytes: int, *, cold: bool) -> Level | None:
-        """Return the fastest level that may hold data of that size when a call begins.
+    def moving_time(self, nbytes: int, *, cold: bool) -> MovingTime | None:
+        """Return the least time in which data can be moved; None if it is not known.
 
-        Data that is a little larger than the last cache is still found there in part.
+        Warm data may lie in each cache as far as it fits there. What does not fit into the caches before a level comes
+        from that level or from beyond it, at most at its bandwidth, and all levels may deliver at once. So the time
+        grows steadily with the size. Cold data is in memory.
         """
-        caches = [level for level in self.levels if level.nbytes is not None and not cold]
-        for level in caches:
-            if nbytes <= (level.nbytes or 0) * (_PARTLY if level is caches[-1] else 1):
-                return level
-        return next((level for level in self.levels if level.name == MEMORY), None)
+        found, held = MovingTime(0.0, MEMORY), 0
+        for level in self.levels:
+            if (cold and level.name != MEMORY) or held >= nbytes:
+                continue
+            if level.bandwidth is None:
+                if level.nbytes is None or nbytes < _SURE * level.nbytes:
+                    return None
+            elif (seconds := (nbytes - held) / level.bandwidth) > found.seconds:
+                found = MovingTime(seconds, level.name)
+            held = nbytes if level.nbytes is None else max(held, level.nbytes)
+        return found if held >= nbytes else None
 
     def of_threads(self, threads: int | None) -> Peaks:
         """Return the peaks of a part of a processor's cores. Memory bandwidth stays, as its share is not known."""

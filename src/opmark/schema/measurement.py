@@ -175,6 +175,11 @@ class Measurement(Struct, frozen=True):
     """Seconds of each warm-up call, if their number was fixed and the clock can time single calls."""
 
     @property
+    def disturbed(self) -> bool:
+        """Whether the scheduler spoilt the number."""
+        return any(caution.code == PREEMPTED for caution in self.cautions)
+
+    @property
     def throttled(self) -> list[int]:
         """Indices of the samples that were taken while the clock was throttled."""
         held = {reading.at for reading in self.conditions.readings if reading.throttle}

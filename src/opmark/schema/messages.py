@@ -136,6 +136,8 @@ class Side(Struct, frozen=True):
     folders: tuple[str, ...] = ()
     """Folders that are put first on the import path."""
     checkout: Checkout | None = None
+    implementation: str = ""
+    """The only implementation that this side has, by its label or as FILE.py:FUNCTION; empty: all of them."""
 
     @property
     def plain(self) -> bool:

@@ -9,7 +9,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args, get_origin
@@ -28,6 +28,7 @@ LONGEST = 1e6
 TIMERS = tuple(name for name in get_args(TimerName) if name)
 DEFAULT_TIMEOUT = 60.0
 DEFAULT_COMPILE_TIMEOUT = 300.0
+DEFAULT_RETRIES = 3
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Names: TypeAlias = str | Sequence[str]
@@ -58,6 +59,8 @@ class Option:
     example: str = ""
     """A value for the hint of an error message."""
     printable: bool = False
+    argument: str | None = None
+    """How the usage line writes it, where it is an argument of the command line and not an option."""
     form: Form | None = None
     """None: the form that the type has."""
 
@@ -80,24 +83,14 @@ class OptionField(NamedTuple):
 
     name: str
     type: Any
+    members: tuple[Any, ...]
+    """The types of a union; else the one type."""
     default: Any
+    """dataclasses.MISSING where a value has to be given."""
     option: Option
-
-    @property
-    def members(self) -> tuple[Any, ...]:
-        return get_args(self.type) if isinstance(self.type, UnionType) else (self.type,)
-
-    @property
-    def form(self) -> Form:
-        if self.option.form:
-            return self.option.form
-        several = any(get_origin(member) is Sequence for member in self.members)
-        return "plain" if not several else "numbers" if int in self.members else "names"
-
-    @property
-    def flag(self) -> str:
-        """The name of the option on the command line."""
-        return self.option.flags[-1] if self.option.flags else f"--{self.name.replace('_', '-')}"
+    form: Form
+    flag: str
+    """The name of the option on the command line."""
 
     def check(self, value: Any) -> None:
         """Raise UserError where the value is of the wrong type or out of range."""
@@ -118,16 +111,13 @@ class OptionField(NamedTuple):
                     message = f"{self.name}: expected a whole number {self.option.range}, got {number!r}"
                     raise InvalidParameter(message, hint)
         elif float in self.members:
-            self._check_number(value, hint)
+            expected = " ".join(filter(None, (self.option.unit or "a number", self.option.range)))
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InvalidParameter(f"{self.name}: expected {expected}, got {value!r}", hint)
+            if not math.isfinite(value) or not self._within(value):
+                raise InvalidParameter(f"{self.name}: expected {expected}, got {value:g}", hint)
         elif self.option.printable and not (isinstance(value, str) and value.isprintable()):
             raise UserError(f"{self.name}: expected printable text, got {value!a}")
-
-    def _check_number(self, value: Any, hint: str | None) -> None:
-        expected = " ".join(filter(None, (self.option.unit or "a number", self.option.range)))
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InvalidParameter(f"{self.name}: expected {expected}, got {value!r}", hint)
-        if not math.isfinite(value) or not self._within(value):
-            raise InvalidParameter(f"{self.name}: expected {expected}, got {value:g}", hint)
 
     def _within(self, value: float) -> bool:
         option = self.option
@@ -146,7 +136,11 @@ def options_of(request: Any) -> Mapping[str, OptionField]:
     for one in dataclasses.fields(request):
         if get_origin(one.type) is Annotated:
             kind, option = get_args(one.type)
-            found[one.name] = OptionField(one.name, kind, None if one.default is MISSING else one.default, option)
+            members = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+            several = any(get_origin(member) is Sequence for member in members)
+            form: Form = option.form or ("plain" if not several else "numbers" if int in members else "names")
+            flag = option.flags[-1] if option.flags else f"--{one.name.replace('_', '-')}"
+            found[one.name] = OptionField(one.name, kind, members, one.default, option, form, flag)
     return found
 
 
@@ -164,7 +158,7 @@ class Selection(OptionSet):
     """Which cases to measure: operators with parameters, a workload, or a suite; of these, a part."""
 
     ops: Annotated[
-        Names, Option("Operators, as in `opmark list ops`; any callable, as in torch.add.")
+        Names, Option("Operators, as in `opmark list ops`; any callable, as in torch.add.", argument="OPS")
     ] = field(default=(), kw_only=False)  # fmt: skip
     workload: Annotated[
         Source | None,
@@ -221,6 +215,13 @@ class MeasureOptions(OptionSet):
     python: Annotated[
         Names,
         Option("Interpreters to run the backends in, by path or as in `opmark env list`; each in turn."),
+    ] = ()
+    impl: Annotated[
+        Names,
+        Option(
+            "Implementations by name, or functions as FILE.py:FUNCTION; functions alone run beside the built-in ones. "
+            "[default: all that the backend has]"
+        ),
     ] = ()
     threads: Annotated[
         Numbers,
@@ -302,6 +303,12 @@ class StoreOptions(OptionSet):
 def split_names(value: Names) -> list[str]:
     """The names in a text with commas between them, or those of a list."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else list(value)
+
+
+def names_function(name: str) -> bool:
+    """Return whether the name of an implementation means a function of the user: `FILE.py:FUNCTION` or
+    `MODULE:FUNCTION`."""
+    return ":" in name
 
 
 def as_list(value: Numbers) -> list[int]:

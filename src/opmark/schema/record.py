@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from msgspec import Struct
 
@@ -121,17 +121,29 @@ class Profile(Struct, frozen=True):
     command: str = ""
 
 
-Status = Literal["ok", "wrong", "skipped", "error", "timeout", "oom"]
+Status = Literal["ok", "unchecked", "disturbed", "wrong", "skipped", "error", "timeout", "oom"]
 """
-ok       measured, and verified where verification was possible
-wrong    computed a wrong result; not measured
-skipped  cannot run here: nothing was tried, or the framework does not support it
-error    raised, or took its process down
-timeout  did not finish in time; its process was killed
-oom      needed more memory than there was
+ok         measured, and verified at the size that was measured
+unchecked  measured, but nothing has verified the result: it has no place in a ranking
+disturbed  measured, but other work on the machine spoilt every try: the number is shown in brackets and counts nowhere
+wrong      computed a wrong result; not measured
+skipped    cannot run here: nothing was tried, or the framework does not support it
+error      raised, or took its process down
+timeout    did not finish in time; its process was killed
+oom        needed more memory than there was
 """
 
+STATUSES: tuple[Status, ...] = get_args(Status)
 FAILED: frozenset[Status] = frozenset({"wrong", "error", "timeout", "oom"})
+COUNTED: frozenset[Status] = frozenset({"ok", "unchecked"})
+"""Statuses of numbers that count: in rates, comparisons, histories and key figures."""
+MEASURED: frozenset[Status] = COUNTED | {"disturbed"}
+"""Statuses of records with measurements."""
+
+
+def severity(status: Status) -> int:
+    """Return a sort key by which one status stands for several processes: failures and skips come first, `ok` last."""
+    return {"disturbed": 1, "unchecked": 2, "ok": 3}.get(status, 0)
 
 
 class Memory(Struct, frozen=True):
@@ -147,8 +159,13 @@ class Memory(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True):
-    checked: Literal["full", "scaled", "none"]
-    """`scaled`: the case was too large, so the same operator and dtype were checked at smaller sizes."""
+    checked: Literal["full", "sampled", "scaled", "none"]
+    """
+    full     every element was compared
+    sampled  a part of the case was compared, at the size that was measured; `Numerics.elements` says how many elements
+    scaled   only a smaller case of the same operator and dtype was compared: the case itself is unchecked
+    none     nothing was compared
+    """
     note: str = ""
     params: dict[str, Any] | None = None
     """Parameters that were checked, if not those of the case."""
@@ -178,7 +195,8 @@ class Record(Struct, frozen=True):
     started: str = ""
     """UTC, ISO 8601."""
     called: str = ""
-    """Arguments of a foreign call, if the parameters of its case do not contain them."""
+    """Arguments of a foreign call, if the parameters of its case do not contain them; the mode of a module, `eval()` or
+    `train()`."""
     view: bool = False
     """The result is a view of an input: no data moved, so there is no bandwidth."""
     notes: tuple[str, ...] = ()

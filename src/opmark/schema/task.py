@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct, to_builtins
 from msgspec.json import encode
@@ -95,18 +95,27 @@ _settings_json: dict[bytes, str] = {}
 """Cache of settings as JSON with sorted keys, by their fast encoding: a run has few settings, but an id per record."""
 
 
-_IN_EVERY_ID = frozenset(
+_SETTINGS_IN_EVERY_ID = frozenset(
     {"threads", "effort", "sampling", "seed", "verify", "quantities", "caches", "mode", "timer", "process"}
 )
-"""Settings that task ids have contained from the start. A setting that is added later is in an id only where it is not
-the default, so that old runs can still be resumed, joined and looked up."""
+_SAMPLING_IN_EVERY_ID = frozenset(
+    {"warmup_min", "warmup_max", "warmup_agreement", "sample_time", "min_samples", "min_time", "max_time", "rel_ci",
+     "warmup", "samples"}
+)  # fmt: skip
+"""Fields that task ids have contained from the start. A field that is added later is in an id only where it is not the
+default, so that old runs can still be resumed, joined and looked up."""
 
 
-_DEFAULTS = {field.name: to_builtins(field.default) for field in fields(Settings) if not field.required}
+def _identity(settings: Settings) -> dict[str, Any]:
+    """Return the part of settings that a task id contains."""
+    sampling = _fields_in_id(settings.sampling, _SAMPLING_IN_EVERY_ID)
+    return _fields_in_id(settings, _SETTINGS_IN_EVERY_ID) | {"sampling": sampling}
 
 
-def _is_in_id(name: str, value: object) -> bool:
-    return name in _IN_EVERY_ID or value != _DEFAULTS[name]
+def _fields_in_id(struct: Struct, always: frozenset[str]) -> dict[str, Any]:
+    values = {one.name: (getattr(struct, one.name), one.default) for one in fields(struct)}
+    kept = {name: value for name, (value, default) in values.items() if name in always or value != default}
+    return {name: to_builtins(value) for name, value in kept.items()}
 
 
 class Task(Struct, frozen=True):
@@ -119,7 +128,7 @@ class Task(Struct, frozen=True):
     def id(self) -> str:
         known = encode(self.settings)
         if known not in _settings_json:
-            identity = {key: value for key, value in to_builtins(self.settings).items() if _is_in_id(key, value)}
+            identity = _identity(self.settings)
             _settings_json[known] = json.dumps(identity, sort_keys=True, separators=(",", ":"))
         who = ",".join(map(json.dumps, (self.case.id, self.backend, self.implementation)))
         return digest(f"[{who},{_settings_json[known]}]".encode())

@@ -70,4 +70,4 @@ class TensorSpec(Struct, frozen=True):
 
     @property
     def nbytes(self) -> int:
-        return self.elements * sizeof(self.dtype)
+        return prod(self.shape) * DTYPES[self.dtype].size

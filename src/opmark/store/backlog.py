@@ -8,7 +8,7 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -87,21 +87,25 @@ def _remove(path: Path) -> None:
 def _make_folder(folder: Path) -> None:
     """Create a folder for this user alone. In a folder of another user, that user could read or remove journals."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if not _is_ours(folder):
+    if not _is_ours(folder, stat.S_ISDIR):
         raise OSError(f"{folder} is a link, or of another user")
     folder.chmod(0o700)
 
 
-def _is_ours(folder: Path) -> bool:
-    found = folder.lstat()
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == _user()
-
-
 def pending_journals(location: StoreLocation) -> list[Path]:
-    """Return the journals of a store, oldest first."""
-    key = _key(location)
-    found = [path for folder in _folders() for path in _files(folder) if path.name.startswith(f"{key}-")]
+    """Return the journals of a store, oldest first. Journals of other users are ignored, who could place files where
+    everybody may write."""
+    key, found = _key(location), list[Path]()
+    for folder in _folders():
+        with suppress(OSError):
+            if _is_ours(folder, stat.S_ISDIR):
+                found += [path for path in folder.glob(f"{key}-*{_ENDING}") if _is_ours(path, stat.S_ISREG)]
     return sorted(found, key=lambda path: path.name)
+
+
+def _is_ours(path: Path, is_kind: Callable[[int], bool]) -> bool:
+    found = path.lstat()
+    return is_kind(found.st_mode) and found.st_uid == _user()
 
 
 def tell_waiting(location: StoreLocation, say: Say) -> None:
@@ -177,20 +181,6 @@ def _folders() -> Iterator[Path]:
 
     yield platformdirs.user_state_path("opmark") / "journals"
     yield Path(tempfile.gettempdir()) / f"opmark-journals-{_user()}"
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    """Yield the journals of this user in a folder. Other users could place files where everybody may write."""
-    try:
-        if _is_ours(folder):
-            yield from [path for path in folder.glob(f"*{_ENDING}") if _is_our_file(path)]
-    except OSError:
-        return
-
-
-def _is_our_file(path: Path) -> bool:
-    found = path.lstat()
-    return stat.S_ISREG(found.st_mode) and found.st_uid == _user()
 
 
 def _user() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from opmark.errors import StoreError
@@ -93,20 +93,22 @@ def mask_password(where: str) -> str:
     return f"{scheme}://{known}{at}{place}{'?' * bool(public)}{public}"
 
 
-def without_secrets(arguments: Iterable[str]) -> Iterator[str]:
-    """Yield the arguments of a command without passwords of addresses and values of variables."""
+def without_secrets(arguments: Iterable[str]) -> list[str]:
+    """Return the arguments of a command without passwords of addresses and values of variables."""
+    shown: list[str] = []
     is_variable = False
     for argument in arguments:
         option, given, value = argument.partition("=")
         if is_variable:
-            yield _named(argument)
+            shown.append(_named(argument))
         elif option == _VARIABLES and given:
-            yield f"{option}={_named(value)}"
+            shown.append(f"{option}={_named(value)}")
         elif found := _ADDRESS.search(argument):
-            yield argument[: found.start()] + mask_password(argument[found.start() :])
+            shown.append(argument[: found.start()] + mask_password(argument[found.start() :]))
         else:
-            yield argument
+            shown.append(argument)
         is_variable = argument == _VARIABLES
+    return shown
 
 
 def _named(variable: str) -> str:

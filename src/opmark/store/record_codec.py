@@ -119,8 +119,15 @@ def decoding() -> Iterator[None]:
 def to_row(run_id: str, record: Record) -> dict[str, Any]:
     """Return the columns of the table `record`."""
     task, case = record.task, record.task.case
-    bare = tuple([_bare(m) for m in record.measurements])
+    # Without samples, which have a column of their own, and without NaN: JSON has none, and a required number could not
+    # be read back.
+    bare = tuple([
+        replace(m, samples=[], overhead=_finite(m.overhead), warmup_time=_finite(m.warmup_time))
+        for m in record.measurements
+    ])  # fmt: skip
     duration = _finite(record.duration)
+    packer = _packer.copy()
+    body = packer.compress(encoded(replace(record, measurements=bare, duration=duration)))
     return {
         "run_id": run_id,
         "task_id": task.id,
@@ -132,7 +139,7 @@ def to_row(run_id: str, record: Record) -> dict[str, Any]:
         "environment_id": record.environment,
         "started": record.started,
         "duration": duration,
-        "body": _pack(encoded(replace(record, measurements=bare, duration=duration))),
+        "body": _PACKED + body + packer.flush(),
         "samples": pack_samples([m.samples for m in record.measurements]),
         "implementation": storable(task.implementation),
         "threads": task.settings.threads,
@@ -140,11 +147,6 @@ def to_row(run_id: str, record: Record) -> dict[str, Any]:
         "reason": storable(record.reason),
         "figures": storable_json(encoded([stored_figure(m) for m in record.measurements]).decode()),
     }
-
-
-def _bare(m: Measurement) -> Measurement:
-    """Return a measurement without samples and NaN: JSON has none, and a required number could not be read back."""
-    return replace(m, samples=[], overhead=_finite(m.overhead), warmup_time=_finite(m.warmup_time))
 
 
 def _finite(value: float) -> float:
@@ -206,11 +208,6 @@ def fill(measurements: tuple[Measurement, ...], samples: bytes) -> None:
     """Add the samples to measurements that were decoded without them."""
     for measurement, values in zip(measurements, unpack_samples(samples), strict=True):
         measurement.samples.extend(values)
-
-
-def _pack(data: bytes) -> bytes:
-    packer = _packer.copy()
-    return _PACKED + packer.compress(data) + packer.flush()
 
 
 def _unpack(data: bytes) -> bytes:

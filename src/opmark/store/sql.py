@@ -74,7 +74,17 @@ class SqlStore:
         self._cases: set[str] = set()
         """Ids of cases that are known to be stored."""
         try:
-            self._open(create=create)
+            if database.exists():
+                with self._explain_errors("open"):
+                    database.check(create=create)
+                    self._check(create=create)
+            elif not create:
+                raise self._missing_error()
+            if create:
+                self.database.try_to_write()
+            if create and self._ready:
+                with self.writing():
+                    pass  # fail now, not after an hour of measuring; a file is created by the first write
         except StoreError:
             self.close()
             raise
@@ -204,20 +214,6 @@ class SqlStore:
 
     def close(self) -> None:
         self.database.close()
-
-    def _open(self, *, create: bool) -> None:
-        if self.database.exists():
-            with self._explain_errors("open"):
-                self.database.check(create=create)
-                self._check(create=create)
-            if create:
-                self.database.try_to_write()
-                with self.writing():
-                    pass  # fail now, not after an hour of measuring
-        elif create:
-            self.database.try_to_write()  # the file itself is created by the first write
-        else:
-            raise self._missing_error()
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:

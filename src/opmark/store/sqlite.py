@@ -7,6 +7,7 @@ import sqlite3
 import tempfile
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,22 +141,20 @@ class Sqlite:
 def _connect(path: Path, wait: float, mode: str) -> sqlite3.Connection:
     """Open the file. SQLite needs write access to the folder to coordinate with writers. On a read-only disk there are
     no writers; if only this user cannot write, the file is opened for reading."""
+    uri = path.absolute().as_uri()
+    connect = partial(sqlite3.connect, uri=True, timeout=wait, check_same_thread=False)
     writable = os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
     if writable or not path.exists() or Path(f"{path}-wal").exists():
-        return _open(path, wait, mode)
+        return connect(f"{uri}?{mode}")
     if not _on_read_only_disk(path):
-        connection = _open(path, wait, "mode=ro")
+        connection = connect(f"{uri}?mode=ro")
         try:
             connection.execute("SELECT count(*) FROM sqlite_master")
         except sqlite3.OperationalError:
             connection.close()  # it needs a log, which cannot be created
         else:
             return connection
-    return _open(path, wait, "immutable=1")
-
-
-def _open(path: Path, wait: float, how: str) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=wait, check_same_thread=False)
+    return connect(f"{uri}?immutable=1")
 
 
 def _on_read_only_disk(path: Path) -> bool:
@@ -172,27 +171,6 @@ def _may_pass(error: BaseException | None) -> bool:
     return isinstance(error, sqlite3.DatabaseError) and not isinstance(
         error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.NotSupportedError | sqlite3.DataError
     )
-
-
-def _file_number(path: Path) -> tuple[int, int] | None:
-    """Return device and inode, which distinguish a file from another one of the same name."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _check_same_file(connection: Connection, path: Path) -> None:
-    """Raise StoreReplaced if the file was removed or replaced: whatever is written to it would be lost."""
-    now = _file_number(path)
-    opened = connection.info.setdefault("file", now)
-    if opened is None:
-        connection.info["file"] = now  # this transaction creates it
-    elif now != opened:
-        connection.exec_driver_sql("ROLLBACK")
-        what = "is gone" if now is None else "is another file than it was"
-        raise StoreReplaced(f"{path}: cannot write to the store: it {what}; somebody moved, removed or replaced it")
 
 
 def _engine(path: Path, wait: float, *, alone: bool) -> Engine:
@@ -212,10 +190,20 @@ def _engine(path: Path, wait: float, *, alone: bool) -> Engine:
         # A writing transaction takes the lock at its start instead of failing at its first write.
         writes = connection.get_execution_options().get("writes", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-        if writes:
-            _check_same_file(connection, path)
-        else:
-            connection.info.setdefault("file", _file_number(path))
+        try:
+            found = path.stat()
+            now = found.st_dev, found.st_ino  # they distinguish a file from another one of the same name
+        except OSError:
+            now = None
+        opened = connection.info.setdefault("file", now)
+        if not writes:
+            return
+        if opened is None:
+            connection.info["file"] = now  # this transaction creates it
+        elif now != opened:  # whatever is written to a file that was removed or replaced would be lost
+            connection.exec_driver_sql("ROLLBACK")
+            what = "is gone" if now is None else "is another file than it was"
+            raise StoreReplaced(f"{path}: cannot write to the store: it {what}; somebody moved, removed or replaced it")
 
     return engine
 

@@ -6,7 +6,7 @@ of the samples, so that a comparison of thousands of cases or a history of years
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 from uuid import uuid4
 
@@ -274,23 +274,23 @@ _RECORD = ("run_id", "case_id", "op", "phase", "backend", "implementation", "thr
 NAMES = ("runs", "records", "results", "cases", "environments", "findings")
 
 
-def _noted(kind: str) -> str:
-    """Return SQL for the newest label or description of a run."""
-    newest = f"FROM run_note n WHERE n.run_id = u.id AND n.kind = '{kind}' ORDER BY n.number DESC LIMIT 1"
-    return f"(SELECT n.text {newest})"
+# The newest label or description of a run.
+_NOTED = (
+    "(SELECT n.text FROM run_note n WHERE n.run_id = u.id AND n.kind = '{0}' ORDER BY n.number DESC LIMIT 1)"
+)  # fmt: skip
 
 
-def create_views(dialect: str) -> Iterator[str]:
-    """Yield the statements that create or replace the views."""
+def create_views(dialect: str) -> list[str]:
+    """Return the statements that create or replace the views."""
     words = _WORDS[dialect]
-    label = f"coalesce({_noted('label')}, u.label)"
+    label = f"coalesce({_NOTED.format('label')}, u.label)"
     record = ", ".join(f"r.{name}" for name in _RECORD)
     joined = "record r JOIN run u ON u.id = r.run_id LEFT JOIN bench_case c ON c.id = r.case_id"
     figure = ", ".join(f"{words[kind].format(place)} AS {name}" for place, (name, kind) in enumerate(_FIGURE))
     facts = ", ".join(f"{words['fact'].format(name)} AS {name}" for name in _FACTS)
     bodies = {
         "runs": f"SELECT u.number, u.id, u.started, {label} AS label, "
-        f"coalesce({_noted('description')}, '') AS description, u.tasks, "
+        f"coalesce({_NOTED.format('description')}, '') AS description, u.tasks, "
         "(SELECT count(*) FROM record r WHERE r.run_id = u.id) AS records, "
         "u.command, u.version, u.revision, u.session, u.plan FROM run u",
         "records": f"SELECT r.number, {record}, c.params, {label} AS label, u.started AS run_started FROM {joined}",
@@ -301,12 +301,9 @@ def create_views(dialect: str) -> Iterator[str]:
         "findings": "SELECT number, kind, chip, started, body FROM finding",
     }
     if dialect == "postgresql":  # keeps grants and views of others that depend on them
-        yield from (f"CREATE OR REPLACE VIEW {name} AS {bodies[name]}" for name in NAMES)
-        return
-    for name in reversed(NAMES):
-        yield f"DROP VIEW IF EXISTS {name}"
-    for name in NAMES:
-        yield f"CREATE VIEW {name} AS {bodies[name]}"
+        return [f"CREATE OR REPLACE VIEW {name} AS {bodies[name]}" for name in NAMES]
+    dropped = [f"DROP VIEW IF EXISTS {name}" for name in reversed(NAMES)]
+    return dropped + [f"CREATE VIEW {name} AS {bodies[name]}" for name in NAMES]
 
 
 def refuse_taken(connection: Connection, where: str, names: Iterable[str]) -> None:

@@ -118,8 +118,9 @@ def refill(
 def _seeded_inputs(
     params: Params, task: Task, operator: Operator, variant: int, rank: int = 0
 ) -> Iterator[tuple[str, TensorSpec, int]]:
+    first = _seed(task, variant, rank)
     for i, (name, spec) in enumerate(operator.inputs(params).items()):
-        yield name, spec, _seed(task, variant, rank) + i
+        yield name, spec, first + i
 
 
 def _seed(task: Task, variant: int, rank: int = 0) -> int:

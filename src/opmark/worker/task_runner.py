@@ -12,8 +12,11 @@ from opmark.plugin import Backend, BackendInfo, CallCost, Implementation, Operat
 from opmark.plugin.registry import implementations
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Compilation, Record, Status, Task, Verification
+from opmark.schema.measurement import PREEMPTED
 from opmark.schema.messages import Command, Reply, RunTask, Stage, TaskReply
+from opmark.schema.options import names_function
 from opmark.schema.record import utc_now
+from opmark.worker.functions import implementation_of
 from opmark.worker.measure.clock import mark_small_calls
 from opmark.worker.measure.instruments import Instruments
 from opmark.worker.preparation import prepare, refuse_if_too_large
@@ -84,6 +87,7 @@ class TaskRunner:
             prepare(params, task, operator, implementation, backend).launch()
         baseline = instruments.start_memory()
         prepared = prepare(params, task, operator, implementation, backend)
+        instruments.forget_peak()
         prepared.launch()
         backend.synchronize()
         memory = instruments.memory_since(baseline)
@@ -105,9 +109,12 @@ class TaskRunner:
 
             after = recheck(task, operator, implementation, backend, prepared, repeating)
             verification = replace(verification, after=after)
+        spoilt = [caution for caution in measurements[0].cautions if caution.code == PREEMPTED]
+        unchecked = why_unchecked(verification, info)
         return Record(
             task,
-            "ok",
+            "disturbed" if spoilt else "unchecked" if unchecked else "ok",
+            spoilt[0].message if spoilt else unchecked,
             measurements=measurements,
             cost=counted.cost,
             memory=memory,
@@ -131,9 +138,21 @@ class TaskRunner:
         return verify(task, operator, implementation, self._backend)
 
 
+def why_unchecked(verification: Verification, info: BackendInfo) -> str:
+    """Why nobody knows whether the results of a measured case are right; empty where they were checked, or where the
+    backend computes none."""
+    if verification.checked in ("full", "sampled") or not info.computes:
+        return ""
+    if verification.checked == "none":
+        return f"not verified: {verification.note}"
+    return f"verified at a smaller size only: {verification.note}"
+
+
 def find_implementation(task: Task, operator: Operator, info: BackendInfo) -> Implementation:
     """The implementation that was planned. A revision of a plug-in may lack it: planning sees the files as they are
     now."""
+    if names_function(task.implementation):
+        return implementation_of(task.implementation, info.framework)
     known = {one.label: one for one in implementations(operator, info)}
     if task.implementation not in known:
         labels = ", ".join(known) or "none"

@@ -71,9 +71,19 @@ def test_a_direction_keeps_probabilities_adding_up_to_one() -> None:
 
 def test_cost_by_hand() -> None:
     params = CTC_LOSS.complete({"steps": 5, "batch": 2, "classes": 4, "labels": 3})
-    # 5 x 2 x 7 places of 11 operations; 40 scores of 4 bytes and 6 labels of 8 in.
-    assert CTC_LOSS.phase_cost(params, "forward") == Cost(770, 160 + 48, 4)
-    assert CTC_LOSS.phase_cost(params, "backward") == Cost(770 + 80, 208 + 4, 160)
+    # 5 x 2 x 7 places of 11 operations. 3 labels of 3 classes are 3 (1 - (2/3)^3) = 2.11 different ones, and the blank:
+    # 5 x 2 x 3.11 scores of 4 bytes and 6 labels of 8 in. Back: 17 operations a place, and all 40 scores out.
+    assert CTC_LOSS.phase_cost(params, "forward") == Cost(770, 31 * 4 + 48, 4)
+    assert CTC_LOSS.phase_cost(params, "backward") == Cost(70 * 17, 172 + 4, 160)
+
+
+def test_classes_that_no_label_names_are_not_read() -> None:
+    """Four labels of 10,000 classes: at each step 4 scores (3.9994, and a blank), whatever the number of classes."""
+    params = CTC_LOSS.complete({"steps": 10, "batch": 3, "classes": 10_001, "labels": 4})
+    assert CTC_LOSS.cost(params).bytes_read == 10 * 3 * 5 * 4 + 3 * 4 * 8
+    backward = CTC_LOSS.phase_cost(params, "backward")
+    assert backward.bytes_written == 10 * 3 * 10_001 * 4, "zeros for the others"
+    assert backward.flops == 17 * 10 * 3 * 9
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
+from opmark.catalogue.operators._window import covered_elements, out_sizes, window_values
 from opmark.catalogue.operators.convolution import CONV1D, CONV2D, CONV3D, DEPTHWISE, GROUPED, POINTWISE
 from opmark.errors import InvalidParameter
 from opmark.plugin import Operator
 from opmark.plugin.registry import operator
+from opmark.schema import Cost
 
 BASE: dict[str, Any] = {"batch": 2, "in_channels": 6, "image": [9, 7], "out_channels": 4}
 ONE_EACH = {"batch": 2, "in_channels": 6, "image": [9, 7], "out_channels": 6, "groups": 6}
@@ -115,6 +117,28 @@ def test_cost_by_hand() -> None:
     forward, backward = CONV2D.phase_cost(params, "forward"), CONV2D.phase_cost(params, "backward")
     assert (forward.flops, forward.bytes_read, forward.bytes_written) == (2 * 15 * 12, 4 * (24 + 60), 4 * 15)
     assert (backward.flops, backward.bytes_read, backward.bytes_written) == (4 * 15 * 12, 4 * 99, 4 * 84)
+
+
+def test_a_strided_kernel_of_one_reads_only_what_it_meets() -> None:
+    """Every second pixel of every second row: 2 x 3 of 4 x 6, 2 channels; 3 kernels of 2: 18 results of 2 products."""
+    given = {"batch": 1, "in_channels": 2, "image": [4, 6], "out_channels": 3, "kernel": [1, 1], "padding": 0}
+    params = CONV2D.complete({**given, "stride": 2})
+    assert CONV2D.phase_cost(params, "forward") == Cost(2 * 18 * 2, 4 * (12 + 6), 4 * 18)
+    assert CONV2D.phase_cost(params, "backward") == Cost(4 * 18 * 2, 4 * (12 + 6 + 18), 4 * (48 + 6))
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3, 5])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize("dilation", [1, 2, 3])
+@pytest.mark.parametrize("kernel", [[1, 1], [2, 3], [3, 3]])
+def test_the_pixels_that_are_read_are_those_that_a_kernel_of_ones_meets(
+    stride: int, padding: int, dilation: int, kernel: list[int]
+) -> None:
+    params = {"image": [11, 14], "kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
+    met = np.zeros((11 + 2 * padding, 14 + 2 * padding), bool)
+    for at in np.ndindex(*kernel):
+        window_values(params, met, at, out_sizes(params))[...] = True
+    assert covered_elements(params) == met[padding : padding + 11, padding : padding + 14].sum()
 
 
 def test_cost_by_hand_of_a_depthwise_one() -> None:

@@ -18,18 +18,21 @@ from opmark.schema import Cost
 SIZES: dict[str, Any] = {"rows": 10, "dim": 4, "bags": 3, "pooling": 5}
 
 COSTS = [
-    # 10 rows of 4 floats, each once, though 15 are asked for; 15 indices and 3 offsets of 8 bytes in, 3 rows out; 12
-    # sums of rows. Back: 3 rows and all indices in, the whole table out; 15 rows are added up.
-    (EMBEDDING_BAG, {}, Cost(48, 160 + 144, 48), Cost(60, 48 + 144, 160)),
-    (EMBEDDING_BAG, {"rows": 100}, Cost(48, 240 + 144, 48), Cost(60, 192, 1600)),
-    (EMBEDDING_BAG, {"mode": "mean"}, Cost(60, 304, 48), Cost(72, 192, 160)),
+    # 15 of 10 rows of 4 floats are asked for: 10 (1 - 0.9^15) = 7.94 different ones, each read once; 15 indices and 3
+    # offsets of 8 bytes in, 3 rows out; 12 sums of rows. Back: 3 rows and all indices in, the whole table out; 15 rows
+    # are added up.
+    (EMBEDDING_BAG, {}, Cost(48, 8 * 16 + 144, 48), Cost(60, 48 + 144, 160)),
+    # 100 (1 - 0.99^15) = 13.99 different rows.
+    (EMBEDDING_BAG, {"rows": 100}, Cost(48, 14 * 16 + 144, 48), Cost(60, 192, 1600)),
+    (EMBEDDING_BAG, {"mode": "mean"}, Cost(60, 272, 48), Cost(72, 192, 160)),
     # Back: for each of 12 elements the gradient and the row that it came from, 8 bytes.
-    (EMBEDDING_BAG, {"mode": "max"}, Cost(0, 304, 48), Cost(12, 48 + 96, 160)),
+    (EMBEDDING_BAG, {"mode": "max"}, Cost(0, 272, 48), Cost(12, 48 + 96, 160)),
     # A weight of 4 bytes for each row looked up, and a product.
-    (EMBEDDING_BAG, {"weighted": True}, Cost(108, 364, 48), Cost(120, 252, 160)),
-    (EMBEDDING_BAG, {"dtype": "float16"}, Cost(48, 224, 24), Cost(60, 168, 80)),
-    (BATCHED, {"tables": 2}, Cost(96, 608, 96), Cost(120, 384, 320)),
-    (BATCHED, {"tables": 2, "rows": 100}, Cost(96, 768, 96), Cost(120, 384, 3200)),
+    (EMBEDDING_BAG, {"weighted": True}, Cost(108, 332, 48), Cost(120, 252, 160)),
+    (EMBEDDING_BAG, {"dtype": "float16"}, Cost(48, 208, 24), Cost(60, 168, 80)),
+    # Two tables: twice 7.94 rows, or twice 13.99.
+    (BATCHED, {"tables": 2}, Cost(96, 16 * 16 + 288, 96), Cost(120, 384, 320)),
+    (BATCHED, {"tables": 2, "rows": 100}, Cost(96, 28 * 16 + 288, 96), Cost(120, 384, 3200)),
 ]
 
 
@@ -46,7 +49,21 @@ def test_the_cost_counts_the_rows_that_really_are_looked_up(torch_cpu: Any) -> N
         inputs = {name: torch_cpu.tensor(spec, seed) for name, spec in EMBEDDING_BAG.inputs(params).items()}
         n = len(inputs["indices"])
         assert n != 250  # which a fixed length would give
-        assert EMBEDDING_BAG.cost(params).bytes_read == n * 16 + n * 8 + 50 * 8
+        read = EMBEDDING_BAG.cost(params).bytes_read - n * 8 - 50 * 8
+        assert read == 16 * embedding.distinct_rows(params)
+        assert read == pytest.approx(16 * len(set(inputs["indices"].tolist())), rel=0.05)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 1.05, 2.0])
+@pytest.mark.parametrize(("rows", "bags"), [(10, 4), (1000, 200), (20_000, 4000), (300_000, 4000)])
+def test_rows_that_are_looked_up_again_and_again_are_read_once(
+    alpha: float, rows: int, bags: int, numpy_cpu: Any
+) -> None:
+    given = {"rows": rows, "bags": bags, "pooling": 10, "distribution": "zipf", "alpha": alpha}
+    params = EMBEDDING_BAG.complete({**SIZES, **given})
+    spec = EMBEDDING_BAG.inputs(params)["indices"]
+    drawn = np.mean([len(np.unique(numpy_cpu.tensor(spec, seed))) for seed in range(5)])
+    assert embedding.distinct_rows(params) == pytest.approx(drawn, rel=0.03, abs=1)
 
 
 def test_random_lengths_have_the_mean_that_was_asked_for() -> None:

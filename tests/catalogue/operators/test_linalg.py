@@ -14,6 +14,7 @@ from opmark.catalogue.operators.linalg import (  # fmt: skip
     CHOLESKY,
     CHOLESKY_INVERSE,
     DET,
+    EIGVALSH,
     INVERSE,
     MATRIX_POWER,
     SLOGDET,
@@ -32,9 +33,17 @@ COSTS = [
     # 3 x 3: factors take 13 operations (3 quotients, 5 products, 5 differences), the determinant 2 products more.
     (DET, {"batch": 2, "n": 3}, Cost(30, 72, 8), Cost(2 * (32 + 9), 88, 72)),
     (INVERSE, {"n": 3}, Cost(45, 36, 36), Cost(108, 108, 36)),
-    # A triangular system with 2 right sides: 9 operations each.
-    (TRIANGULAR_SOLVE, {"n": 3, "k": 2}, Cost(18, 60, 24), Cost(42, 108, 60)),
-    (TRMM, {"n": 3, "k": 2}, Cost(18, 60, 24), Cost(42, 108, 60)),
+    # A triangular system with 2 right sides: 9 operations each; 6 elements of the triangle and 6 of b in. Back: the
+    # triangle, 6 elements of the solution and 6 of its gradient in, all of both gradients out.
+    (TRIANGULAR_SOLVE, {"n": 3, "k": 2}, Cost(18, 48, 24), Cost(42, 72, 60)),
+    (TRMM, {"n": 3, "k": 2}, Cost(18, 48, 24), Cost(42, 72, 60)),
+    # Half of a symmetric matrix in, a matrix out: 3 roots, 3 quotients, 4 products, 4 differences. Back: the triangles
+    # of the factor and of its gradient in.
+    (CHOLESKY, {"n": 3}, Cost(14, 24, 36), Cost(81, 48, 36)),
+    # Back: the factor, half of the result, and all of its gradient in.
+    (CHOLESKY_INVERSE, {"n": 3}, Cost(25, 24, 36), Cost(171, 84, 36)),
+    # Half of a symmetric matrix in. Back: 9 elements of eigenvectors and 3 of the gradient in.
+    (EIGVALSH, {"n": 3}, Cost(36, 24, 12), Cost(63, 48, 36)),
     (SOLVE, {"n": 3, "k": 2}, Cost(13 + 30, 60, 24), Cost(66, 108, 60)),
     # Six different results of 2 products and 2 sums.
     (SYRK, {"n": 3, "k": 2}, Cost(24, 24, 36), Cost(45, 96, 24)),

@@ -84,17 +84,28 @@ def test_operations_by_hand(name: str, flops: int, backward: int) -> None:
 
 def test_bytes_by_hand() -> None:
     """2 x 3 images of 7 x 10, of which windows of 2 x 2 leave 3 x 5, in half precision; indices have 8 bytes."""
-    outputs, inputs = 6 * 15, 6 * 70
+    outputs, inputs, covered = 6 * 15, 6 * 70, 6 * 60  # the seventh row is in no window
     moved = {}
     for name in ("max_pool2d", "avg_pool2d", "lp_pool2d"):
         op = operator(name)
         params = op.complete({**BASE, "dtype": "float16"})
-        assert (op.cost(params).bytes_read, op.cost(params).bytes_written) == (2 * inputs, 2 * outputs)
+        assert (op.cost(params).bytes_read, op.cost(params).bytes_written) == (2 * covered, 2 * outputs)
         assert op.backward_cost(params).bytes_written == 2 * inputs
         moved[name] = op.backward_cost(params).bytes_read
     assert moved["max_pool2d"] == outputs * (2 + 8)
     assert moved["avg_pool2d"] == 2 * outputs
-    assert moved["lp_pool2d"] == 2 * (inputs + 2 * outputs)
+    assert moved["lp_pool2d"] == 2 * (covered + 2 * outputs)
+
+
+@pytest.mark.parametrize("name", ["max_pool2d", "avg_pool2d", "sum_pool2d", "lp_pool2d"])
+def test_what_lies_between_two_windows_is_not_read(name: str) -> None:
+    """Windows of 2 x 2 every 5 pixels of 12 x 12: 3 x 3 windows, 36 of 144 pixels. All of the gradient is written."""
+    op = operator(name)
+    params = op.complete({"batch": 1, "channels": 1, "image": [12, 12], "kernel": [2, 2], "stride": 5})
+    assert (op.cost(params).bytes_read, op.cost(params).bytes_written) == (4 * 36, 4 * 9)
+    backward = op.backward_cost(params)
+    reads = {"max_pool2d": 9 * (4 + 8), "lp_pool2d": 4 * (36 + 18)}
+    assert (backward.bytes_read, backward.bytes_written) == (reads.get(name, 4 * 9), 4 * 144)
 
 
 def test_padding_is_never_the_largest_value() -> None:

@@ -407,7 +407,7 @@ def record(live: Backend, name: str, phase: Phase = "forward", **call: Any) -> R
 )
 def test_a_function_of_jax_is_measured(live: Backend, name: str, call: dict[str, Any], cost: Cost) -> None:
     found = record(live, name, **call)
-    assert (found.status, found.reason) == ("ok", "")
+    assert found.status == "unchecked"
     assert found.measurements
     assert found.cost == cost
     assert not found.view
@@ -421,7 +421,7 @@ def test_a_function_that_raises_is_a_record_with_what_it_said(live: Backend) -> 
 
 def test_a_function_that_does_not_exist_is_a_record_with_its_name(live: Backend) -> None:
     found = record(live, "jax.numpy.no_such_function", args=["3 float32"])
-    assert found.status != "ok"
+    assert found.failed or found.status == "skipped"
     assert "no_such_function" in found.reason
 
 

@@ -60,7 +60,7 @@ def test_threads_go_to_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     asked = without_workers(monkeypatch)
     assert main(["--op", "exp", "--threads", "1", "-o", str(tmp_path / "a.json"), *QUICK]) == 0
     assert main(["--op", "exp", "-o", str(tmp_path / "b.json"), *QUICK]) == 0
-    assert [one.get("threads") for one in asked] == [1, None]
+    assert [one["threads"] for one in asked] == [1, ()]
 
 
 @pytest.mark.parametrize(

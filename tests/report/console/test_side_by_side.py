@@ -161,7 +161,7 @@ def test_a_number_that_is_not_verified_shows_it_and_does_not_win(timed: Timed, r
     ]
     text = drawn(records)
     assert row(text) == ["100 µs ?", "1.00 ms *", "2.00 ms"]
-    assert f"? not verified, and not in the race: {reason}" in text
+    assert f"? unchecked: not verified, and not in the race: {reason}" in text
 
 
 def test_a_check_at_a_smaller_size_has_a_sign_and_counts(timed: Timed) -> None:
@@ -175,10 +175,10 @@ def test_a_doubtful_number_says_so(timed: Timed) -> None:
     text = drawn(
         [timed("torch-cpu", cautions=[worse]), timed("jax-cpu", 1.5, cautions=[doubt]), timed("numpy-cpu", 9.0)]
     )
-    assert row(text) == ["1.00 ms !!", "1.50 ms !", "9.00 ms"]  # nobody wins: the doubtful one may be the fastest
+    assert row(text) == ["(1.00 ms) !!", "1.50 ms !", "9.00 ms"]  # nobody wins: the doubtful one may be the fastest
     assert "! noisy: matmul on jax: it spreads" in text
     assert "  hint: wait" in text
-    assert "!! the number is the scheduler's" in text
+    assert "!! disturbed: the number is the scheduler's" in text
 
 
 def test_what_was_measured_differently_is_not_compared(

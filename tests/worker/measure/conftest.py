@@ -145,6 +145,7 @@ class ToldWatch(ConditionsMonitor):
 
     def __init__(self, conditions: Conditions = QUIET, begins: Callable[[], object] = lambda: None) -> None:
         super().__init__(None)
+        self.has_sensors = True
         self._conditions, self._begins = conditions, begins
         self.looks: list[int] = []
         self.ended: list[int] = []

@@ -26,7 +26,7 @@ PARAMS = (
     Param(
         "build",
         "arguments",
-        "arguments of a class's constructor: {args: [...], kwargs: {...}}",
+        "arguments of a class's constructor: {args: [...], kwargs: {...}}; train: true for a module in training mode",
         None,
     ),
 )
@@ -88,18 +88,23 @@ def _no_reference(p: Params, **inputs: Any) -> Any:
 def _builder(name: str, framework: str) -> Any:
     def build(p: Params, **held: Any) -> Launch:
         function, given = find_callable(name), {key: _tensor_of(tensor) for key, tensor in held.items()}
-        if p["build"] is not None and not isinstance(function, type):
-            raise UserError(f"`{name}` is a function, but `build` is for classes", "leave `build` out")
+        spec = p["build"] if isinstance(p["build"], dict) else {"args": p["build"] or []}
         dtype = _dtypes(framework)
-        weights: list[Any] = []
-        if p["build"] is not None or isinstance(function, type):
-            function = _construct(function, p["build"] or {}, given, dtype)
-            weights = list(function.parameters()) if hasattr(function, "parameters") else []
+        if isinstance(function, type):
+            function = _construct(function, spec, given, dtype)
+        elif p["build"] is not None and not (_is_module(function) and set(spec) <= {"train"}):
+            raise UserError(f"`{name}` is a function, but `build` is for classes", "leave `build` out")
+        weights = list(function.parameters()) if hasattr(function, "parameters") else []
+        mode = ""
+        if _is_module(function):  # a new one is in training mode, in which dropout drops and statistics are updated
+            function.train(spec.get("train", False))
+            mode = "train()" if function.training else "eval()"
         args = assemble(p["args"], "args", given, dtype)
         kwargs = _by_name(p["kwargs"], "kwargs", given, dtype)
         call = FrameworkCall(*_wait_prefix(framework), function, *args, **kwargs)
         call.reads = [*find_tensors([args, kwargs]), *weights]
         call.leaves = [tensor for tensor in call.reads if _differentiable(tensor)]
+        call.described = mode
         return call
 
     return build
@@ -119,12 +124,16 @@ def _call_and_wait(wait: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
     return wait(function(*args, **kwargs))
 
 
+def _is_module(value: Any) -> bool:
+    """Return whether a value is an object that works in one way for training and in another one afterwards."""
+    return not isinstance(value, type) and hasattr(value, "training") and callable(getattr(value, "train", None))
+
+
 def _construct(cls: Any, spec: Any, given: Any, dtype: Any) -> Any:
     """Construct an object of a class, on the device of the arguments."""
-    parts = spec if isinstance(spec, dict) else {"args": spec}
     built = cls(
-        *assemble(parts.get("args", []), "build", {}, dtype),
-        **_by_name(parts.get("kwargs", {}), "build", {}, dtype),
+        *assemble(spec.get("args", []), "build", {}, dtype),
+        **_by_name(spec.get("kwargs", {}), "build", {}, dtype),
     )
     devices = {tensor.device for tensor in given.values() if hasattr(tensor, "device")}
     if hasattr(built, "to") and hasattr(built, "parameters") and len(devices) == 1:
@@ -171,7 +180,7 @@ class FrameworkCall(partial[Any]):
     """Tensors whose gradients a backward pass computes, unless the case chooses them."""
 
     described: str = ""
-    """The arguments as text, if the parameters of the case do not contain them."""
+    """The arguments as text, if the parameters of the case do not contain them; the mode of a module."""
     outputs: Callable[[Any], Any] = staticmethod(lambda found: found)
     """Selects the part of the result that has a meaningful gradient."""
 

@@ -136,12 +136,14 @@ def keys_of(sequences: Sequences, row: int, cache: Any, table: Any) -> Any:
     return np.concatenate(list(pages), axis=1)[:, : sequences.kv[row]]
 
 
-def numpy_attention(sequences: Sequences, q: Any, keys: Any, values: Any, scale: float) -> Any:
-    """Compute the reference. `keys(row)` and `values(row)` are [head, token, element]."""
+def numpy_attention(sequences: Sequences, q: Any, keys: Any, values: Any, scale: float, at: Any = None) -> Any:
+    """Compute the reference. `keys(row)` and `values(row)` are [head, token, element]. `at`: the only new tokens of
+    each sequence that `q` has."""
     outputs, start = [], 0
-    for row, (count, kv) in enumerate(zip(sequences.q, sequences.kv, strict=True)):
+    for row, (tokens, kv) in enumerate(zip(sequences.q, sequences.kv, strict=True)):
+        count = tokens if at is None else len(at)
         of_row = np.swapaxes(q[start : start + count], 0, 1)
-        seen = np.tri(count, kv, kv - count, dtype=bool)
+        seen = np.tri(tokens, kv, kv - tokens, dtype=bool)[slice(None) if at is None else at]
         outputs.append(np.swapaxes(attention(of_row, keys(row), values(row), scale, seen), 0, 1))
         start += count
     return np.concatenate(outputs)
@@ -154,7 +156,10 @@ def scale_by_keys_seen(attention: Any) -> tuple[Any, Any]:
     """
 
     def weigh(p: Any, output: Any) -> Any:
-        seen = Sequences.of(p).positions()[1] + 1.0
+        sequences = Sequences.of(p)
+        seen = sequences.positions()[1] + 1.0
+        if "q_len_at" in p:
+            seen = seen.reshape(len(sequences.q), -1)[:, p["q_len_at"]].ravel()
         return output * np.sqrt(seen)[:, None, None]
 
     def reference(p: Any, **inputs: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
+from math import expm1, log1p, prod
 from typing import Any, NamedTuple
 
 from opmark.catalogue.operators import _numpy as np
@@ -29,6 +29,11 @@ KEEPDIMS = flag("keepdims", "the axis stays, with length 1")
 AXIS_EXISTS = ParamRule("axis", "name an axis of shape {shape} (got {axis})", lambda p: is_axis(p, p["axis"]))
 
 Make = Callable[[Params, Any], Any]
+
+
+def expected_distinct(draws: float, values: int) -> float:
+    """Return how many different ones are to be expected among random values, each of which is equally likely."""
+    return values * -expm1(draws * log1p(-1 / values)) if values > 1 else 1.0
 
 
 def is_axis(p: Params, axis: int) -> bool:

@@ -105,21 +105,28 @@ def on_matrices(
     presets: Any = SQUARES,
     terms: Count = lambda p: int(p["n"]),
     gradient_factor: float = 1.0,
+    reads: Count | None = None,
+    backward_reads: Count | None = None,
     **more: Any,
 ) -> Operator:
     """Make an operator on matrices. `out`, `flops` and `backward_flops` are those of one matrix.
 
-    The backward pass reads the inputs, the outputs (which most formulas use) and their gradients.
+    The backward pass reads the inputs, the outputs (which most formulas use) and their gradients. `reads` and
+    `backward_reads` are the elements that one matrix, or pair, has to be read of, if not all of them.
     """
 
+    def each(p: Params, count: Count) -> int:
+        return int(p["batch"] * count(p) * sizeof(p["dtype"]))
+
     def cost(p: Params) -> Cost:
-        written = p["batch"] * out(p) * sizeof(p["dtype"])
-        return Cost(p["batch"] * flops(p), nbytes(inputs(p).values()), written)
+        read = each(p, reads) if reads else nbytes(inputs(p).values())
+        return Cost(p["batch"] * flops(p), read, each(p, out))
 
     def backward(p: Params) -> Cost:
         assert backward_flops is not None
-        read, written = nbytes(inputs(p).values()), p["batch"] * out(p) * sizeof(p["dtype"])
-        return Cost(p["batch"] * backward_flops(p), read + 2 * written, read)
+        whole = nbytes(inputs(p).values())
+        read = each(p, backward_reads) if backward_reads else whole + 2 * each(p, out)
+        return Cost(p["batch"] * backward_flops(p), read, whole)
 
     return Operator(
         name=name,
@@ -132,6 +139,7 @@ def on_matrices(
         reference=reference,
         presets=presets,
         tolerance=Tolerance(terms=terms, gradient_factor=gradient_factor),
+        partial=reads is not None,
         implementations=(numpy or formula(reference), torch),
         **more,
     )

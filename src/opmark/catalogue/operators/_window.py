@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -62,7 +63,8 @@ class PoolKind:
     """Flops per value in a window, and per window."""
     backward_flops: tuple[int, int]
     backward_reads: Callable[[int, int, int], int]
-    """Bytes read backwards, from elements of the input, elements of the output, and bytes per element."""
+    """Bytes read backwards, from elements of the input that lie in a window, elements of the output, and bytes per
+    element."""
     domain: tuple[float, float] = (-1.0, 1.0)
     smooth: bool = True
     exact: bool = False
@@ -93,6 +95,7 @@ def pool(
     values: Callable[[Params], int],
     reference: Callable[..., Any],
     implementations: Sequence[Implementation],
+    covered: Callable[[Params], int] = lambda p: prod(p["image"]),
     params: Sequence[Param] = (),
     rules: Sequence[ParamRule] = (),
     preset: Mapping[str, Any] | None = None,
@@ -101,20 +104,21 @@ def pool(
     gradient_view: bool = False,
 ) -> Operator:
     """Make a pool. `out` returns the sizes of the output image, `values` the number of values in all windows of an
-    image."""
+    image, `covered` the number of elements of an image that lie in a window."""
 
     def flops(p: Params, each: tuple[int, int]) -> int:
         return int(planes(p) * (each[0] * values(p) + each[1] * prod(out(p))))
 
     def sizes(p: Params) -> tuple[int, int, int]:
-        return planes(p) * prod(p["image"]), planes(p) * prod(out(p)), sizeof(p["dtype"])
+        return planes(p) * covered(p), planes(p) * prod(out(p)), sizeof(p["dtype"])
 
     def cost(p: Params) -> Cost:
         read, written, nbytes = sizes(p)
         return Cost(flops(p, kind.flops), read * nbytes, written * nbytes)
 
     def backward_cost(p: Params) -> Cost:
-        return Cost(flops(p, kind.backward_flops), kind.backward_reads(*sizes(p)), cost(p).bytes_read)
+        whole = planes(p) * prod(p["image"]) * sizeof(p["dtype"])
+        return Cost(flops(p, kind.backward_flops), kind.backward_reads(*sizes(p)), whole)
 
     return Operator(
         name=name,
@@ -168,6 +172,22 @@ def out_sizes(p: Params) -> tuple[int, ...]:
 def _windows(p: Params, image: int, kernel: int) -> int:
     reach = p.get("dilation", 1) * (kernel - 1) + 1
     return int((image + 2 * p.get("padding", 0) - reach) // p["stride"] + 1)
+
+
+def covered_elements(p: Params) -> int:
+    """Return the number of elements of an image that lie in a window: not all of them, if the stride exceeds the kernel
+    or the last window ends before the image does."""
+    fixed = p["stride"], p.get("padding", 0), p.get("dilation", 1)
+    return prod(_covered(*sizes, *fixed) for sizes in zip(p["image"], p["kernel"], out_sizes(p), strict=True))
+
+
+@lru_cache(maxsize=256)
+def _covered(image: int, kernel: int, windows: int, stride: int, padding: int, dilation: int) -> int:
+    """Return the number of places along one axis that lie in a window."""
+    if dilation == 1 and stride <= kernel:  # windows touch or overlap
+        return min(image, stride * (windows - 1) + kernel - padding) - max(0, -padding)
+    places = {stride * i + dilation * k - padding for i in range(windows) for k in range(kernel)}
+    return sum(0 <= place < image for place in places)
 
 
 def has_axes(name: str, dims: int) -> ParamRule:

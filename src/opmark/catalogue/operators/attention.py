@@ -52,7 +52,7 @@ def _backward_cost(p: Params) -> Cost:
 
 
 def _attention(p: Params, q: Any, k: Any, v: Any) -> Any:
-    seen = np.tri(p["q_len"], p["kv_len"], dtype=bool) if p["causal"] else None
+    seen = np.tri(p["q_len"], p["kv_len"], dtype=bool)[p.get("q_len_at", slice(None))] if p["causal"] else None
     return attention(q, k, v, p["head_dim"] ** -0.5, seen)
 
 
@@ -99,6 +99,7 @@ SDPA = Operator(
              lambda p: not p["causal"] or p["q_len"] == p["kv_len"]),
     ),
     gradients=("q", "k", "v"),
+    sample=("q_len",),
     implementations=(
         Implementation("numpy", lambda p, q, k, v: partial(_attention, p, q, k, v)),
         torch(_torch, "torch.nn.functional.scaled_dot_product_attention"),
@@ -142,7 +143,8 @@ def _flash_attention(p: Params, q: Any, block_table: Any = None, **rest: Any) ->
         scale = rest[f"{name}_scale"][:, None] if narrow(p) else 1
         return lambda row: _attend.keys_of(sequences, row, rest[f"{name}_cache"], block_table) * scale
 
-    return _attend.numpy_attention(sequences, q, rows_of("k"), rows_of("v"), 1 / sqrt(p["head_dim"]))
+    scale = 1 / sqrt(p["head_dim"])
+    return _attend.numpy_attention(sequences, q, rows_of("k"), rows_of("v"), scale, p.get("q_len_at"))
 
 
 _REFERENCE, _OBSERVE = _attend.scale_by_keys_seen(_flash_attention)
@@ -196,6 +198,7 @@ def _over_cache(
         cost=_flash_cost,
         reference=_REFERENCE,
         observe=_OBSERVE,
+        sample=("q_len",),
         presets=presets,
         rules=(
             *SEQUENCE_RULES,

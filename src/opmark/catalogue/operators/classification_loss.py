@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from opmark.catalogue.operators import _numpy as np
+from opmark.catalogue.operators._axis import expected_distinct
 from opmark.catalogue.operators._builders import calls, formula, repeat_block
 from opmark.catalogue.operators._builders import torch as in_torch
 from opmark.catalogue.operators.loss import (
@@ -282,8 +283,9 @@ def _places(p: Params) -> int:
 
 
 def _read(p: Params) -> int:
-    scores, labels = p["steps"] * p["batch"] * p["classes"], p["batch"] * p["labels"]
-    return int(scores * sizeof(p["dtype"]) + labels * sizeof("int64"))
+    """Count the labels, and at each step the scores of the blank and of the labels that occur: no others matter."""
+    scores = p["steps"] * p["batch"] * (1 + expected_distinct(p["labels"], p["classes"] - 1))
+    return int(round(scores) * sizeof(p["dtype"]) + p["batch"] * p["labels"] * sizeof("int64"))
 
 
 def _cost(p: Params) -> Cost:
@@ -293,10 +295,11 @@ def _cost(p: Params) -> Cost:
 
 
 def _backward_cost(p: Params) -> Cost:
-    """Count the backward algorithm, and an exponential and a difference for every score."""
+    """Count the backward algorithm, and for each place and step its probability: 3 sums, an exponential, a product with
+    the incoming gradient, and a sum into the gradient of its class. The gradient of all other classes is zero."""
     scores = p["steps"] * p["batch"] * p["classes"]
     read = _read(p) + outputs(p, p["batch"]) * sizeof(p["dtype"])
-    return Cost(11 * _places(p) + 2 * scores, read, scores * sizeof(p["dtype"]))
+    return Cost(17 * _places(p), read, scores * sizeof(p["dtype"]))
 
 
 def _sum_preserving(p: Params, name: str, generator: Any, log_probs: Any) -> Any:
@@ -334,6 +337,7 @@ CTC_LOSS = Operator(
              lambda p: p["steps"] >= 2 * p["labels"] - 1),
     ),
     gradients=("log_probs",),
+    partial=True,
     direction=_sum_preserving,
     implementations=(formula(_reference), in_torch(_torch, "torch.nn.functional.ctc_loss")),
     aliases=("CTCLoss",),

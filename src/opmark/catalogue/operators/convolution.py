@@ -14,6 +14,7 @@ from opmark.catalogue.operators._window import (
     AXES,
     FITS,
     columns,
+    covered_elements,
     has_axes,
     out_sizes,
     pad_image,
@@ -45,14 +46,17 @@ def _outputs(p: Params) -> int:
 
 
 def _cost(p: Params) -> Cost:
-    n = _outputs(p)
-    return Cost(2 * n * _terms(p), nbytes(_inputs(p).values()), n * sizeof(p["dtype"]))
+    """Only the elements of the image that lie in a window are read."""
+    n, covered = _outputs(p), p["batch"] * p["in_channels"] * covered_elements(p)
+    read = covered * sizeof(p["dtype"]) + _inputs(p)["weight"].nbytes
+    return Cost(2 * n * _terms(p), read, n * sizeof(p["dtype"]))
 
 
 def _backward_cost(p: Params) -> Cost:
-    """Each of the two gradients takes as many flops as the forward pass."""
+    """Each of the two gradients takes as many flops as the forward pass; that of the image is written as a whole."""
     forward = _cost(p)
-    return Cost(4 * _outputs(p) * _terms(p), forward.bytes_read + forward.bytes_written, forward.bytes_read)
+    gradients = nbytes(_inputs(p).values())
+    return Cost(4 * _outputs(p) * _terms(p), forward.bytes_read + forward.bytes_written, gradients)
 
 
 def _reference(p: Params, x: Any, weight: Any) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache, partial
 from typing import Any
 
 from opmark.catalogue.operators import _numpy as np
-from opmark.catalogue.operators._axis import INDEX_BYTES
+from opmark.catalogue.operators._axis import INDEX_BYTES, expected_distinct
 from opmark.catalogue.operators._builders import formula
 from opmark.catalogue.operators._builders import torch as by_torch
 from opmark.plugin import Launch, Operator, Param, ParamRule, Params, Tolerance
@@ -52,6 +53,28 @@ def lookups(p: Params, tables: int = 1) -> int:
 
 def longest(p: Params) -> int:
     return int(p["pooling"] if p["lengths"] == "fixed" else 2 * p["pooling"] - 1)
+
+
+def distinct_rows(p: Params, tables: int = 1) -> int:
+    """Return the number of different rows that are looked up, as many as are to be expected of random indices."""
+    each = lookups(p, tables) / tables
+    if p["distribution"] == "uniform":
+        return round(tables * expected_distinct(each, p["rows"]))
+    return round(tables * _distinct_zipf(each, p["rows"], p["alpha"]))
+
+
+@lru_cache(maxsize=256)
+def _distinct_zipf(lookups: float, rows: int, alpha: float) -> float:
+    """Return the expected number of different ranks that `_zipf` draws. Ranks above 4,096 are taken together in steps
+    of 1 %, within which they are about equally frequent."""
+    power = (1 - alpha) or 1e-9
+    found, first = 0.0, 1
+    while first <= rows:
+        ranks = min(max(1, first // 100) if first > 4096 else 1, rows + 1 - first)
+        share = ((first + ranks) ** power - first**power) / ((rows + 1.0) ** power - 1)
+        found += ranks * -math.expm1(lookups * math.log1p(-min(share / ranks, 1 - 1e-15)))
+        first += ranks
+    return found
 
 
 def bag_starts(p: Params, tables: int = 1) -> Any:
@@ -114,9 +137,9 @@ def _pooling_flops(n: int, bags: int, dim: int, mode: str, weighted: bool) -> in
 
 
 def _cost(p: Params) -> Cost:
-    """Only the rows that are looked up are read, each at most once."""
+    """Only the rows that are looked up are read, each once however often it is looked up."""
     n, nbytes = lookups(p), sizeof(p["dtype"])
-    read = min(n, p["rows"]) * p["dim"] * nbytes + (n + p["bags"]) * INDEX_BYTES + n * nbytes * p["weighted"]
+    read = distinct_rows(p) * p["dim"] * nbytes + (n + p["bags"]) * INDEX_BYTES + n * nbytes * p["weighted"]
     flops = _pooling_flops(n, p["bags"], p["dim"], p["mode"], p["weighted"])
     return Cost(flops, read, p["bags"] * p["dim"] * nbytes)
 
@@ -188,7 +211,7 @@ def _batched_inputs(p: Params) -> dict[str, TensorSpec]:
 
 def _batched_cost(p: Params) -> Cost:
     n, bags, nbytes = lookups(p, p["tables"]), p["tables"] * p["bags"], sizeof(p["dtype"])
-    read = min(n, p["tables"] * p["rows"]) * p["dim"] * nbytes + (n + bags) * INDEX_BYTES
+    read = distinct_rows(p, p["tables"]) * p["dim"] * nbytes + (n + bags) * INDEX_BYTES
     return Cost(_pooling_flops(n, bags, p["dim"], p["mode"], False), read, bags * p["dim"] * nbytes)
 
 

@@ -13,16 +13,20 @@ from opmark.catalogue.operators import _numpy as np
 from opmark.catalogue.operators._axis import INDEX_BYTES
 from opmark.catalogue.operators._builders import torch as by_torch
 from opmark.catalogue.operators._optimizer import lr, numpy_update
-from opmark.catalogue.operators.embedding import LOOKUPS, PRESETS, SPREADABLE, bag_of, index_specs, lengths, lookups
+from opmark.catalogue.operators.embedding import (
+    LOOKUPS,
+    PRESETS,
+    SPREADABLE,
+    bag_of,
+    distinct_rows,
+    index_specs,
+    lengths,
+    lookups,
+)
 from opmark.plugin import Launch, Operator, Param, Params, Tolerance
 from opmark.plugin.param import dtype, real
 from opmark.schema import Cost, TensorSpec
 from opmark.schema.tensor import FLOATS, sizeof
-
-
-def _most_rows(p: Params) -> int:
-    """Return an upper bound on the rows that are looked up; their exact number is random."""
-    return min(lookups(p), int(p["rows"]))
 
 
 def _state_dtype(p: Params) -> str:
@@ -40,7 +44,7 @@ def _inputs_with_state(p: Params) -> dict[str, TensorSpec]:
 
 def _cost(p: Params) -> Cost:
     """Count adding up the gradients by row, and a product and a difference for each row that is updated."""
-    n, touched, nbytes = lookups(p), _most_rows(p), sizeof(p["dtype"])
+    n, touched, nbytes = lookups(p), distinct_rows(p), sizeof(p["dtype"])
     rows = touched * p["dim"] * nbytes
     read = rows + p["bags"] * p["dim"] * nbytes + (n + p["bags"]) * INDEX_BYTES
     return Cost((n + 2 * touched) * p["dim"], read, rows)
@@ -48,7 +52,7 @@ def _cost(p: Params) -> Cost:
 
 def _cost_with_state(p: Params) -> Cost:
     """Count also a mean of squares, a root, and the quotient of the row by it."""
-    plain, touched, state = _cost(p), _most_rows(p), _most_rows(p) * sizeof(_state_dtype(p))
+    plain, touched, state = _cost(p), distinct_rows(p), distinct_rows(p) * sizeof(_state_dtype(p))
     extra = touched * (3 * p["dim"] + 4)
     return Cost((plain.flops or 0) + extra, plain.bytes_read + state, plain.bytes_written + state)
 

@@ -216,7 +216,10 @@ def _decode(p: Params, q: Any, kv_cache: Any, block_table: Any = None) -> Any:
     def keys(row: int) -> Any:
         return _attention.keys_of(sequences, row, kv_cache, block_table)
 
-    return _attention.numpy_attention(sequences, q, keys, lambda row: keys(row)[..., :rank], _scale(p))
+    def values(row: int) -> Any:
+        return keys(row)[..., :rank]
+
+    return _attention.numpy_attention(sequences, q, keys, values, _scale(p), p.get("q_len_at"))
 
 
 _DECODE = _attention.scale_by_keys_seen(_decode)
@@ -242,6 +245,7 @@ DECODE = Operator(
     cost=_decode_cost,
     reference=_DECODE[0],
     observe=_DECODE[1],
+    sample=("q_len",),
     presets={
         "small": {"batch": 2, "cache_len": 63, "heads": 8, "kv_lora_rank": 64, "rope_dim": 16, "nope_dim": 32,
                   "block_size": 16},
@@ -293,7 +297,8 @@ def _prefill(p: Params, q: Any, kv_cache: Any, weight: Any, block_table: Any = N
         place = np.broadcast_to(latent[:, rank:], (p["heads"], len(latent), p["rope_dim"]))
         return np.concatenate([heads[..., :nope], place], axis=-1), heads[..., nope:]
 
-    return _attention.numpy_attention(sequences, q, lambda row: expand(row)[0], lambda row: expand(row)[1], _scale(p))
+    keys, values = lambda row: expand(row)[0], lambda row: expand(row)[1]
+    return _attention.numpy_attention(sequences, q, keys, values, _scale(p), p.get("q_len_at"))
 
 
 _PREFILL = _attention.scale_by_keys_seen(_prefill)
@@ -324,6 +329,7 @@ PREFILL = Operator(
     cost=_prefill_cost,
     reference=_PREFILL[0],
     observe=_PREFILL[1],
+    sample=("q_len",),
     presets={
         "small": {"batch": 2, "q_len": 32, "heads": 4, "kv_lora_rank": 64, "rope_dim": 16, "nope_dim": 32,
                   "v_dim": 32},

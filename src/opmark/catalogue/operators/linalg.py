@@ -65,6 +65,11 @@ def _elements(p: Params) -> int:
     return int(p["n"] ** 2)
 
 
+def triangle(p: Params) -> int:
+    """Return the number of elements of one half of a matrix with its diagonal."""
+    return int(p["n"] * (p["n"] + 1) // 2)
+
+
 def _right_side(make: Any) -> Any:
     def inputs(p: Params) -> dict[str, TensorSpec]:
         return {"a": rectangle(p, p["n"], p["n"], make), "b": uniform(p, p["n"], p["k"])}
@@ -138,6 +143,8 @@ CHOLESKY = on_matrices(
     out=_elements,
     flops=lambda p: potrf(p["n"]),
     backward_flops=lambda p: 3 * p["n"] ** 3,  # a product with a triangular matrix and two triangular systems
+    reads=triangle,
+    backward_reads=lambda p: 2 * triangle(p),  # the factor and its gradient
     reference=lambda p, a: np.linalg.cholesky(make_symmetric(a)),
     gradients=("a",),
     numpy=calls("numpy.linalg.cholesky", "a"),
@@ -158,6 +165,8 @@ CHOLESKY_INVERSE = on_matrices(
     out=_elements,
     flops=lambda p: potri(p["n"]),
     backward_flops=lambda p: 6 * p["n"] ** 3 + p["n"] ** 2,  # three products with a symmetric sum
+    reads=triangle,
+    backward_reads=lambda p: 2 * triangle(p) + p["n"] ** 2,  # the factor, the symmetric result and its gradient
     reference=_cholesky_inverse,
     gradients=("a",),
     torch=calls("torch.cholesky_inverse", "a"),
@@ -180,6 +189,8 @@ TRIANGULAR_SOLVE = on_matrices(
     out=lambda p: p["n"] * p["k"],
     flops=lambda p: p["k"] * p["n"] ** 2,
     backward_flops=lambda p: p["k"] * p["n"] ** 2 + p["k"] * p["n"] * (p["n"] + 1),  # half of a's gradient is zero
+    reads=lambda p: triangle(p) + p["n"] * p["k"],
+    backward_reads=lambda p: triangle(p) + 2 * p["n"] * p["k"],  # of the right sides only the solution matters
     reference=_solve_triangular,
     gradients=("a", "b"),
     torch=calls("torch.linalg.solve_triangular", "a", "b", upper="upper"),
@@ -203,6 +214,8 @@ TRMM = on_matrices(
     out=lambda p: p["n"] * p["k"],
     flops=lambda p: p["k"] * p["n"] ** 2,
     backward_flops=lambda p: p["k"] * p["n"] ** 2 + p["k"] * p["n"] * (p["n"] + 1),
+    reads=lambda p: triangle(p) + p["n"] * p["k"],
+    backward_reads=lambda p: triangle(p) + 2 * p["n"] * p["k"],  # a, b and the gradient of the product
     reference=lambda p, a, b: _half(p, a) @ b,
     gradients=("a", "b"),
     torch=torch(_torch_trmm),
@@ -370,7 +383,9 @@ EIGVALSH = on_matrices(
     inputs=lambda p: {"a": rectangle(p, p["n"], p["n"], symmetric_spread_spectrum)},
     out=lambda p: p["n"],
     flops=lambda p: sytrd(p["n"]),
+    reads=triangle,
     backward_flops=lambda p: 2 * p["n"] ** 3 + p["n"] ** 2,
+    backward_reads=lambda p: p["n"] ** 2 + p["n"],  # the eigenvectors, and the gradient of the values
     reference=lambda p, a: np.linalg.eigvalsh(make_symmetric(a)),
     gradients=("a",),
     gradient_factor=VECTORS,

@@ -14,6 +14,7 @@ from opmark.catalogue.operators._window import (
     FITS,
     Positions,
     columns,
+    covered_elements,
     has_axes,
     out_sizes,
     pad_image,
@@ -162,8 +163,9 @@ def _columns(p: Params) -> TensorSpec:
 
 
 def _unfold_cost(p: Params) -> Cost:
-    """Every element of the image is read once, however many windows contain it."""
-    return Cost(0, _image(p).nbytes, _columns(p).nbytes)
+    """Every element of the image that lies in a window is read once, however many windows contain it."""
+    read = p["batch"] * p["channels"] * covered_elements(p) * sizeof(p["dtype"])
+    return Cost(0, read, _columns(p).nbytes)
 
 
 def _fold_cost(p: Params) -> Cost:

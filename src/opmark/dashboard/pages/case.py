@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -109,13 +109,19 @@ def view_case(reader: Reader, query: CaseQuery) -> CasePage:
         " d".join((case.phase, *case.wrt)),
         case.params,
         format_params(case, parameters_of(case.op)),
-        [_series(one) for one in found],
+        [
+            CaseSeries(
+                _where(one), one.quantity, one.cache, _unit(one), one.chip, len(one.points), one.level, one.last,
+                one.changes, one.warning, history_chart(one),
+            )
+            for one in found
+        ],
         page_rows,
         page,
         sorted({figure.backend for figure in figures}),
         sorted({figure.quantity for figure in figures if figure.quantity}),
         note,
-    )
+    )  # fmt: skip
 
 
 def find_case(reader: Reader, name: str) -> Case:
@@ -144,33 +150,18 @@ def _find_histories(store: SqlStore, case: Case, query: CaseQuery) -> tuple[list
         return [], error.message
 
 
-def _series(history: History) -> CaseSeries:
-    return CaseSeries(
-        _where(history), history.quantity, history.cache, _unit(history), history.chip, len(history.points),
-        history.level, history.last, history.changes, history.warning, history_chart(history),
-    )  # fmt: skip
-
-
 def _rows(history: History, keys: Keys) -> Iterator[CaseRunRow]:
     way = (history.backend, history.implementation, history.threads)
     what = (_where(history), history.quantity, history.cache, _unit(history))
-    for point, level in zip(history.points, _levels(history), strict=True):
+    later = {change.after.id: change.level_after for change in history.changes}
+    level = history.changes[0].level_before if history.changes else history.level
+    for point in history.points:
+        level = later.get(point.run.id, level)
         key = keys.get(TaskPlace(point.run.id, *way), "")
         numbers = (point.value, point.low, point.high, point.processes)
         yield CaseRunRow(point.run, *what, "ok", *numbers, point.value / level if level > 0 else None, key)
     for outage in history.outages:
         yield CaseRunRow(outage.run, *what, outage.status, key=keys.get(TaskPlace(outage.run.id, *way), ""))
-
-
-def _levels(history: History) -> Sequence[float]:
-    """Return the level at each point of a history."""
-    later = {change.after.id: change.level_after for change in history.changes}
-    level = history.changes[0].level_before if history.changes else history.level
-    levels = []
-    for point in history.points:
-        level = later.get(point.run.id, level)
-        levels.append(level)
-    return levels
 
 
 def _where(history: History) -> str:

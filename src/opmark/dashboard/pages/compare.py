@@ -20,7 +20,7 @@ from opmark.report.charts.ratios import ratios
 from opmark.report.comparison import failed_on_both, select_pairs, word
 from opmark.schema import QUANTITIES, Run
 from opmark.schema.chart import Chart
-from opmark.schema.comparison import Compared, Geomean, Pairing, difference_lines
+from opmark.schema.comparison import Compared, Pairing, difference_lines
 from opmark.stats.verdict import MARGIN
 from opmark.store.changes import ReadMark, last_finding
 
@@ -155,22 +155,21 @@ def _verdicts(compared: Compared, query: CompareQuery) -> Verdicts:
     chart = ratios(compared)
     counts = Counter(word(pair) for pair in compared.pairs if not failed_on_both(pair))
     only: Any = compared.only
+    mean = compared.geomean
+    shown = None
+    if mean is not None:
+        ended = mean.low > 0 and math.isfinite(mean.high)
+        shown = Mean(mean.ratio, mean.low if ended else None, mean.high if ended else None, mean.cases)
+    rows = [
+        PairRow(pair, word(pair), QUANTITIES[pair.quantity].unit if pair.quantity in QUANTITIES else "s")
+        for pair in pairs
+    ]
     return Verdicts(
-        dict(counts), _mean(compared.geomean), compared.paired, compared.margin, compared.drift, compared.resolution,
+        dict(counts), shown,
+        compared.paired, compared.margin, compared.drift, compared.resolution,
         list(only[0][:LONE]), list(only[1][:LONE]), (len(only[0]), len(only[1])), chart if chart.series else None,
-        [PairRow(pair, word(pair), _unit(pair)) for pair in pairs], page,
+        rows, page,
     )  # fmt: skip
-
-
-def _mean(found: Geomean | None) -> Mean | None:
-    if found is None:
-        return None
-    ended = found.low > 0 and math.isfinite(found.high)
-    return Mean(found.ratio, found.low if ended else None, found.high if ended else None, found.cases)
-
-
-def _unit(pair: Pairing) -> str:
-    return QUANTITIES[pair.quantity].unit if pair.quantity in QUANTITIES else "s"
 
 
 def _compare_newest(reader: Reader) -> None:

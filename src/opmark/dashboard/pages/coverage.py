@@ -88,11 +88,15 @@ def view_coverage(reader: Reader, query: CoverageQuery) -> CoveragePage:
     grouped: dict[str, list[OperatorRow]] = {}
     for one in operators:
         grouped.setdefault(one.category, []).append(rows[one.op])
+    columns = []
+    for backend in backends:
+        states = Counter(row.cells[backend].state for row in rows.values() if backend in row.cells)
+        columns.append(BackendColumn(backend, sum(states.values()), {state: states[state] for state in STATES}))
     return CoveragePage(
         len(operators),
         len(reader.runs()),
         _counts(rows.values()),
-        [_column(backend, rows.values()) for backend in backends],
+        columns,
         [Category(name, _counts(some), some) for name, some in grouped.items()],
         categories,
         list(known.backends),
@@ -117,10 +121,13 @@ def _check(kind: str, name: str, known: Iterable[str]) -> None:
 def _cells(
     one: ImplementedOperator, backends: list[str], tried: Mapping[str, Mapping[str, LatestTry]]
 ) -> Iterator[tuple[str, CoverageCell]]:
+    """Yield the cells of an operator. If it was tried, that is the state of its forward phase, or of its first one if
+    it has no forward phase."""
     for backend in backends:
-        found = tried.get(backend, {})
-        if found:
-            yield backend, _tried_cell(found)
+        if phases := tried.get(backend, {}):
+            lead = phases[FORWARD if FORWARD in phases else next(iter(phases))]
+            others = {phase: _state(found) for phase, found in phases.items() if phase != FORWARD}
+            yield backend, CoverageCell(_state(lead), lead.run, lead.reason, others)
         elif backend in one.lacks:
             yield backend, CoverageCell("lacking", reason=one.lacks[backend])
         elif backend in one.backends:
@@ -128,15 +135,6 @@ def _cells(
 
 
 _UNTRIED = CoverageCell("untried")
-
-
-def _tried_cell(phases: Mapping[str, LatestTry]) -> CoverageCell:
-    """Return the cell of an operator that was tried: the state of its forward phase, or of its first one if it has no
-    forward phase."""
-    name = FORWARD if FORWARD in phases else next(iter(phases))
-    lead = phases[name]
-    others = {phase: _state(one) for phase, one in phases.items() if phase != FORWARD}
-    return CoverageCell(_state(lead), lead.run, lead.reason, others)
 
 
 def _state(one: LatestTry) -> State:
@@ -148,11 +146,6 @@ def _state(one: LatestTry) -> State:
 def _counts(rows: Iterable[OperatorRow]) -> dict[State, int]:
     counts = Counter(cell.state for row in rows for cell in row.cells.values())
     return {state: counts[state] for state in STATES}
-
-
-def _column(backend: str, rows: Iterable[OperatorRow]) -> BackendColumn:
-    states = Counter(row.cells[backend].state for row in rows if backend in row.cells)
-    return BackendColumn(backend, sum(states.values()), {state: states[state] for state in STATES})
 
 
 COVERAGE_ENDPOINT = Endpoint(

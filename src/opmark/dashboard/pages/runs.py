@@ -14,7 +14,7 @@ from opmark.schema import Run
 from opmark.schema.run import RunSummary
 
 ROWS = 50
-Status = Literal["", "ok", "wrong", "skipped", "error", "timeout", "oom"]
+Status = Literal["", "ok", "unchecked", "disturbed", "wrong", "skipped", "error", "timeout", "oom"]
 
 
 class RunsQuery(Struct, frozen=True):
@@ -38,7 +38,10 @@ class RunsPage(Struct, frozen=True):
 
 def view_runs(reader: Reader, query: RunsQuery) -> RunsPage:
     known = reader.runs()
-    matching = [run for run in known if _contains(run, query.q)]
+    words, matching = query.q.casefold(), known
+    if words:
+        texts = [(run, (run.id, run.label, run.description, run.command, run.revision)) for run in known]
+        matching = [run for run, own in texts if any(words in text.casefold() for text in own)]
     if query.backend:
         matching = reader.with_backend(matching, query.backend)
     if query.status:
@@ -51,14 +54,6 @@ def view_runs(reader: Reader, query: RunsQuery) -> RunsPage:
     incomplete = [reader.progress(one.run) for one in summaries if one.missing]
     under_way = [one for one in incomplete if one.state == "running"]
     return RunsPage(reader.name, summaries, page, backends, under_way, not known)
-
-
-def _contains(run: Run, words: str) -> bool:
-    return not words or any(words.casefold() in text.casefold() for text in _texts(run))
-
-
-def _texts(run: Run) -> tuple[str, ...]:
-    return run.id, run.label, run.description, run.command, run.revision
 
 
 RUNS_ENDPOINT = Endpoint(

@@ -15,7 +15,7 @@ from opmark.dashboard.navigation import address, address_with, names_in, when
 from opmark.report.html.templates import asset, templates
 from opmark.report.text import memory
 from opmark.schema.chart import Chart
-from opmark.schema.record import FAILED
+from opmark.schema.record import FAILED, STATUSES
 from opmark.schema.run import short_revision
 from opmark.units import change, significant, small_unit
 from opmark.version import VERSION
@@ -47,6 +47,7 @@ def environment() -> Environment:
         "address_with": address_with,
         "asset_address": asset_address,
         "FAILED": FAILED,
+        "STATUSES": STATUSES,
         "figure": _figure,
         "figure_of": _figure_of,
         "scripts": assets(".js"),

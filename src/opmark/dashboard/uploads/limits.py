@@ -14,6 +14,7 @@ from typing import Any
 
 from opmark.schema import Record, Run
 from opmark.schema.machine import NoiseFloor, Peaks
+from opmark.schema.record import MEASURED
 from opmark.schema.upload import Note
 from opmark.store.merge import harmless_id
 
@@ -134,7 +135,7 @@ def check_record(record: Record, limits: Limits) -> None:
             raise UploadLimitExceeded(f"{name}: expected a name, got none")
     for measurement in record.measurements:
         _check_length("quantity", measurement.quantity, limits.name)
-        if record.status == "ok" and not measurement.samples:
+        if record.status in MEASURED and not measurement.samples:
             raise UploadLimitExceeded(f"{measurement.quantity}: expected samples of what was measured, got none")
         _check_samples(measurement.samples)
     if record.started:

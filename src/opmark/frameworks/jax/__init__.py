@@ -17,6 +17,7 @@ def _jax(device: str, summary: str) -> BackendInfo:
         compiles=True,
         views=False,
         guest="jax",
+        shares="opmark.frameworks.jax.shared:SharedJaxArrays" if device == "cpu" else "",
     )
 
 

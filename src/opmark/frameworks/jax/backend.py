@@ -186,6 +186,15 @@ _CONFIG = {
 }
 
 
+def configure(threads: int) -> None:
+    """Set what has to be set before the first array is made."""
+    # XLA takes the size of its pool of threads from this variable, once, when its client starts.
+    os.environ["NPROC"] = str(threads)
+    for name, value in _CONFIG.items():
+        if hasattr(jax.config, name):
+            jax.config.update(name, value)  # type: ignore[no-untyped-call]
+
+
 class JaxBackend(HostBackend):
     """Waits for every call: JAX returns before its work is done, and has no other way to know when it is.
 
@@ -200,11 +209,7 @@ class JaxBackend(HostBackend):
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
-        # XLA takes the size of its pool of threads from this variable, once, when its client starts.
-        os.environ["NPROC"] = str(threads)
-        for name, value in _CONFIG.items():
-            if hasattr(jax.config, name):
-                jax.config.update(name, value)  # type: ignore[no-untyped-call]
+        configure(threads)
         self._programs = Programs()
 
     @cached_property

@@ -11,4 +11,5 @@ NUMPY_CPU = BackendInfo(
     dtypes=_NUMPY_DTYPES,
     loads="opmark.frameworks.numpy.backend:NumpyBackend",
     requires="numpy",
+    shares="opmark.frameworks.numpy.shared:SharedArrays",
 )

@@ -12,31 +12,19 @@ from opmark.plugin import CallCost, HostBackend, Launch
 from opmark.schema import Cost
 
 
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # only some references need it
-        return None
-
-
-def _blas() -> str:
-    """Name and version of the BLAS of NumPy; unknown before NumPy 1.26, which only prints them."""
-    if np.lib.NumpyVersion(np.__version__) < "1.26.0":
-        return "unknown"
-    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    return f"{blas.get('name')} {blas.get('version')}"
-
-
 class NumpyBackend(HostBackend):
     index_dtypes = ("int64",)
 
     def environment(self) -> dict[str, Any]:
-        return {
-            **super().environment(),
-            "numpy": np.__version__,
-            "scipy": _version("scipy"),
-            "blas": _blas(),
-        }
+        try:
+            scipy = version("scipy")
+        except PackageNotFoundError:  # only some references need it
+            scipy = None
+        blas = "unknown"
+        if np.lib.NumpyVersion(np.__version__) >= "1.26.0":  # older versions only print it
+            built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+            blas = f"{built.get('name')} {built.get('version')}"
+        return {**super().environment(), "numpy": np.__version__, "scipy": scipy, "blas": blas}
 
     def upload(self, array: Any, dtype: str) -> Any:
         return array

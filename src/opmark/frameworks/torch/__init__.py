@@ -14,6 +14,7 @@ def _torch(device: str, summary: str) -> BackendInfo:
         requires="torch",
         install="pip install 'opmark[torch]'",
         guest="torch",
+        shares="opmark.frameworks.torch.shared:TorchSharedTensors" if device in ("cpu", "cuda") else "",
     )
 
 

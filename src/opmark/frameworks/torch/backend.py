@@ -19,6 +19,7 @@ from opmark.frameworks.torch.device_clock import CudaClock, poison
 from opmark.plugin import (
     BLOCK,
     Announce,
+    Arena,
     Backend,
     BackendInfo,
     CallCost,
@@ -164,6 +165,23 @@ class TorchBackend(Backend):
         flat = value.detach().reshape(-1)
         return self.to_numpy(flat[:: sample_stride(flat.numel(), most)])
 
+    def shape(self, value: Any) -> tuple[int, ...]:
+        return tuple(value.shape)
+
+    def take(self, value: Any, positions: Mapping[int, Any]) -> Any:
+        """Take elements on the device, as bytes where torch cannot index the type (8-bit floats)."""
+        found = value.detach()
+        bits = found.view(torch.uint8) if found.is_floating_point() and found.dtype.itemsize == 1 else found
+        for axis, at in positions.items():
+            bits = bits.index_select(axis, torch.from_numpy(at).to(bits.device))
+        return self.to_numpy(bits.view(found.dtype))
+
+    def contract(self, value: Any, axis: int, weights: Any) -> Any:
+        rows = value.detach().movedim(axis, -1)
+        flat, on_device = rows.reshape(-1, rows.shape[-1]), torch.from_numpy(weights).to(value.device)
+        sums = [part.double() @ on_device for part in flat.split(max(1, BLOCK // rows.shape[-1]))]
+        return self.to_numpy(torch.cat(sums).reshape(rows.shape[:-1]).unsqueeze(axis))
+
     def poison(self, value: Any) -> None:
         self.synchronize()  # what is in the host's memory is written at once, and a device may not be done with it
         poison(value)
@@ -248,6 +266,13 @@ class TorchBackend(Backend):
 
     def usable(self) -> bool:
         return super().usable() and not (self._clock and self._clock.spoiled)
+
+    def arena(self, nbytes: int) -> Arena | None:
+        if self._device != "cuda":
+            return None
+        from opmark.frameworks.torch.shared import CudaArena
+
+        return CudaArena(self, nbytes)
 
     def join(self, world: World, announce: Announce) -> ProcessGroup:
         from opmark.frameworks.torch.process_group import TorchTeam  # torch.distributed takes its time to import

@@ -14,7 +14,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from opmark.analysis.metrics import rates
 from opmark.analysis.rows import Row, rows_of_records
 from opmark.api.result import open_store
 from opmark.api.run import run
@@ -26,7 +25,7 @@ from opmark.interop.bytemicroperf.report_figures import (
     MICRO,
     ReportFigures,
     figures_of,
-    memory_cost,
+    rates_of,
     round_figure,
     transfer_of,
 )
@@ -47,6 +46,7 @@ from opmark.plugin.registry import backend as find_backend
 from opmark.runner.probe import probe
 from opmark.schema import Record, Run, Workload
 from opmark.schema.machine import Peaks
+from opmark.schema.record import MEASURED
 from opmark.schema.workload import VERSION
 from opmark.units import count_noun
 
@@ -216,7 +216,7 @@ class _MicroPerfSession:
             raise next(iter(self.refused.values()))
         for names, error in self.refused.items():
             self.talk.warning(f"not measured: {names}: {error.message}")
-        measured = any(record.status == "ok" for record in self.records)
+        measured = any(record.status in MEASURED for record in self.records)
         failed = any(record.failed for record in self.records)
         return 0 if measured and not (failed or choice.missing or self.refused) else 1
 
@@ -265,7 +265,7 @@ class _MicroPerfSession:
         self.reports.add(record)
         self.records.append(record)
         line = _line(record, v1=self._v1)
-        if record.status == "ok":
+        if record.status in MEASURED:
             self.talk.case(line)
         else:
             self.talk.warning(line)
@@ -304,7 +304,7 @@ def _speed(row: Row, found: ReportFigures) -> str:
         if not algorithm or bus is None:
             return ""
         return f", {round_figure(algorithm)} GB/s, bus {round_figure(bus)} GB/s"
-    bandwidth = rates(memory_cost(row), found.mean).bytes_per_second
+    bandwidth = rates_of(row, found).bytes_per_second
     return f", {round_figure(bandwidth / 1e9)} GB/s" if bandwidth else ""
 
 

@@ -9,11 +9,14 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from opmark.analysis.bandwidth import link_for
+from opmark.analysis.metrics import Rates, rates
 from opmark.analysis.ranking import Key
 from opmark.analysis.rows import Row, unit_of
 from opmark.plugin import Results
 from opmark.schema import QUANTITIES, Case, Cost, Traffic
 from opmark.schema.machine import MEMORY, Peaks, chip
+from opmark.schema.measurement import PREEMPTED
+from opmark.schema.record import MEASURED
 from opmark.stats.measurement import Summary
 
 _GB = 1e9
@@ -159,7 +162,7 @@ def noise_percent(summary: Summary, decimals: int = 2) -> float | None:
 def figures_of(row: Row) -> ReportFigures | None:
     """Return the figures of a row; None if no time was measured."""
     times = [key for key in row.keys if key[0] in QUANTITIES and unit_of(key[0]) == "s"]
-    if row.record.status != "ok" or not times:
+    if row.record.status not in MEASURED or not times:
         return None
     order = _PREFERRED_TRANSFER if row.record.cost and row.record.cost.traffic else _PREFERRED
     key = min(times, key=lambda k: (order.index(k[0]), k[1] != "cold"))
@@ -173,6 +176,11 @@ def figures_of(row: Row) -> ReportFigures | None:
 def memory_cost(row: Row) -> Cost | None:
     """Return the cost that a bandwidth is computed from; a view moves no bytes and has none."""
     return None if row.record.view else row.record.cost
+
+
+def rates_of(row: Row, values: ReportFigures) -> Rates:
+    """Return the rates at the mean time; a disturbed time has none."""
+    return Rates() if PREEMPTED in values.warnings else rates(memory_cost(row), values.mean)
 
 
 def environment_facts(found: Sequence[Row], results: Results) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opmark.analysis.metrics import rates
 from opmark.analysis.rows import Row, rows_of_records
 from opmark.interop.bytemicroperf.operators import TASKS, batch_size, is_complete_in_v1, tensor_shapes, v1_name
 from opmark.interop.bytemicroperf.report_figures import (
@@ -23,6 +22,7 @@ from opmark.interop.bytemicroperf.report_figures import (
     memory_cost,
     noise_percent,
     path_part,
+    rates_of,
     round_figure,
     transfer_of,
 )
@@ -143,7 +143,7 @@ def _performance(row: Row, values: ReportFigures, peaks: Peaks | None) -> dict[s
 
 def _compute_figures(row: Row, values: ReportFigures, peaks: Peaks | None) -> dict[str, Any]:
     cost, peak, count = memory_cost(row), memory_bandwidth(peaks), batch_size(row.record.task.case)
-    bandwidth = rates(cost, values.mean).bytes_per_second
+    bandwidth = rates_of(row, values).bytes_per_second
     return {
         "Read IO Size(MB)": round_figure(cost.bytes_read / _MB) if cost else None,
         "Write IO Size(MB)": round_figure(cost.bytes_written / _MB) if cost else None,

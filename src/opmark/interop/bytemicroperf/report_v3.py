@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opmark.analysis.metrics import rates
 from opmark.analysis.rows import Row, rows_of_records
 from opmark.interop.bytemicroperf.operators import BETWEEN_DEVICES, v3_operator
 from opmark.interop.bytemicroperf.report_figures import (
@@ -24,6 +23,7 @@ from opmark.interop.bytemicroperf.report_figures import (
     memory_cost,
     noise_percent,
     path_part,
+    rates_of,
     round_figure,
     transfer_of,
     transfer_targets,
@@ -122,7 +122,7 @@ def _targets(row: Row, values: ReportFigures) -> dict[str, Any]:
     if sent:
         return transfer_targets(sent, values.kernels, _DECIMALS)
     cost = memory_cost(row)
-    found = rates(cost, values.mean)
+    found = rates_of(row, values)
     ratio = cost.flops / cost.bytes_moved if cost and cost.flops is not None and cost.bytes_moved else None
     facts = (
         round_figure(values.mean / MICRO, _DECIMALS),
@@ -167,7 +167,7 @@ def _utilisation(row: Row, values: ReportFigures, peaks: Peaks | None) -> float 
     sent = transfer_of(row, values)
     if sent:
         return sent.link_percent(peaks)
-    peak, bandwidth = memory_bandwidth(peaks), rates(memory_cost(row), values.mean).bytes_per_second
+    peak, bandwidth = memory_bandwidth(peaks), rates_of(row, values).bytes_per_second
     return 100 * bandwidth / peak if bandwidth and peak else None
 
 

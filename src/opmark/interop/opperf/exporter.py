@@ -21,6 +21,7 @@ from opmark.plugin import Results
 from opmark.plugin.registry import backend_or_none
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Case, Record
+from opmark.schema.record import MEASURED
 from opmark.stats.summary import percentile
 
 Profiler = Literal["native", "python"]
@@ -115,7 +116,7 @@ def line_of(name: str, group: Sequence[Record], profiler: Profiler, *, several: 
     doubts = [c for record in group for m in record.measurements[:1] for c in m.cautions]
     line.cautions = list(dict.fromkeys(f"{caution.code}: {caution.message}" for caution in doubts))
     line.failed = [
-        {"phase": r.task.case.phase, "status": r.status, "reason": r.reason} for r in group if r.status != "ok"
+        {"phase": r.task.case.phase, "status": r.status, "reason": r.reason} for r in group if r.status not in MEASURED
     ]
     return line
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, get_args
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from opmark.api.requests import talk
 from opmark.api.result import Result
-from opmark.api.run import run
+from opmark.api.run import Plan, run
 from opmark.errors import UserError, nearest
 from opmark.interop.opperf.exporter import OpperfResult
 from opmark.interop.visible_devices import select_device, set_variables
@@ -20,9 +20,10 @@ from opmark.plugin import Operator
 from opmark.plugin.operator import count_elements, resize_to_elements
 from opmark.plugin.registry import backends
 from opmark.plugin.registry import operator as find_operator
-from opmark.schema import Case, Entry, Workload
+from opmark.schema import Case, Entry, Record, Run, Workload
 from opmark.schema.cost import nbytes
 from opmark.schema.measurement import PREEMPTED
+from opmark.schema.options import PathLike
 from opmark.schema.workload import VERSION
 from opmark.store.location import display_address
 from opmark.store.memory import NAME as IN_MEMORY
@@ -166,12 +167,24 @@ def check_profiler(name: Any) -> None:
 
 
 def measure(
-    entries: Sequence[Entry], *, ctx: Any, framework: str, warmup: int, runs: int, profiler: Profiler = "native",
-    **more: Any,
-) -> Result:  # fmt: skip
-    """Measure entries; `more` are options of `opmark.run` such as `threads`, `db`, `timeout` and `on_record`."""
-    options: dict[str, Any] = {"timeout": TIMEOUT, "label": "opperf"}
-    options |= {key: value for key, value in more.items() if value is not None}
+    entries: Sequence[Entry],
+    *,
+    ctx: Any,
+    framework: str,
+    warmup: int,
+    runs: int,
+    profiler: Profiler = "native",
+    threads: int | None = None,
+    timeout: float | None = None,
+    db: PathLike | None = None,
+    resume: bool = False,
+    verify: bool = True,
+    on_start: Callable[[Run, Plan, list[Record]], None] | None = None,
+    on_record: Callable[[Record], None] | None = None,
+    say: Callable[[str], None] = talk,
+) -> Result:
+    """Measure entries. MXNet's profiler measures the device, Python's clock the caller; on a CPU both agree."""
+    on_device = device_of(ctx)[0] != "cpu"
     with select_context(ctx):
         return run(
             workload=Workload(VERSION, "opperf", list(entries)),
@@ -180,13 +193,15 @@ def measure(
             samples=runs,
             processes=1,
             effort="quick",
-            **_quantity(ctx, profiler),
-            **options,
+            quantity=() if not on_device else "latency" if profiler == "python" else "device_time",
+            cache="warm" if on_device and profiler != "python" else (),
+            threads=() if threads is None else threads,
+            timeout=TIMEOUT if timeout is None else timeout,
+            label="opperf",
+            db=db,
+            resume=resume,
+            verify=verify,
+            on_start=on_start,
+            on_record=on_record,
+            say=say,
         )
-
-
-def _quantity(ctx: Any, profiler: Profiler) -> dict[str, Any]:
-    """Choose the quantity: MXNet's profiler measures the device, Python's clock the caller; on a CPU both agree."""
-    if device_of(ctx)[0] == "cpu":
-        return {}
-    return {"quantity": ["latency"]} if profiler == "python" else {"quantity": ["device_time"], "cache": ["warm"]}

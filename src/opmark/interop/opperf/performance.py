@@ -85,10 +85,14 @@ def run_performance_test(
 
 def run_all_mxnet_operator_benchmarks(
     ctx: Any = CPU, dtype: str = "float32", profiler: Profiler = "native", int64_tensor: str = "off", warmup: int = 25,
-    runs: int = 100, **more: Any,
+    runs: int = 100, *, framework: str = "torch", threads: int | None = None, db: PathLike | None = None,
+    timeout: float | None = None,
 ) -> Results:  # fmt: skip
-    """Measure the whole suite: minutes to hours on a CPU. `more` are framework, threads, db and timeout."""
-    return run_request(SuiteRequest(dtype, profiler, _is_on(int64_tensor)), ctx=ctx, warmup=warmup, runs=runs, **more)
+    """Measure the whole suite: minutes to hours on a CPU."""
+    return run_request(
+        SuiteRequest(dtype, profiler, _is_on(int64_tensor)),
+        ctx=ctx, warmup=warmup, runs=runs, framework=framework, threads=threads, db=db, timeout=timeout,
+    )  # fmt: skip
 
 
 @cache
@@ -97,24 +101,30 @@ def category_function(name: str) -> Callable[..., Results]:
 
     def run(
         ctx: Any = CPU, dtype: str = "float32", profiler: Profiler = "native", int64_tensor: str = "off",
-        warmup: int = 25, runs: int = 100, **more: Any,
+        warmup: int = 25, runs: int = 100, *, framework: str = "torch", threads: int | None = None,
+        db: PathLike | None = None, timeout: float | None = None,
     ) -> Results:  # fmt: skip
-        request = SuiteRequest(dtype, profiler, _is_on(int64_tensor), categories=[category])
-        return run_request(request, ctx=ctx, warmup=warmup, runs=runs, **more)
+        return run_request(
+            SuiteRequest(dtype, profiler, _is_on(int64_tensor), categories=[category]),
+            ctx=ctx, warmup=warmup, runs=runs, framework=framework, threads=threads, db=db, timeout=timeout,
+        )  # fmt: skip
 
     run.__name__ = run.__qualname__ = name
-    run.__doc__ = f"Measure opperf's category {category}. Further options: framework, threads, db, timeout."
+    run.__doc__ = f"Measure opperf's category {category}."
     return run
 
 
 def run_request(
-    request: SuiteRequest, *, ctx: Any, warmup: int, runs: int, framework: str = "torch", **more: Any
-) -> Results:
+    request: SuiteRequest, *, ctx: Any, warmup: int, runs: int, framework: str, threads: int | None,
+    db: PathLike | None, timeout: float | None,
+) -> Results:  # fmt: skip
     part = part_of_suite(request)
     found = list(part.refused)
     if part.entries:
-        settings: dict[str, Any] = {"ctx": ctx, "framework": framework, "warmup": warmup, "runs": runs}
-        result = measure(part.entries, profiler=request.profiler, **settings, **more)
+        result = measure(
+            part.entries, profiler=request.profiler, ctx=ctx, framework=framework, warmup=warmup, runs=runs,
+            threads=threads, db=db, timeout=timeout,
+        )  # fmt: skip
         found = [*lines(result.results(), request.profiler, part.names), *found]
         print_doubts_by_operator(found, result)
     return document(found)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from opmark.analysis.metrics import rates
+from opmark.analysis.metrics import Rates, rates
 from opmark.analysis.rows import Row, rows_of_records, unit_of
 from opmark.interop.param.config_exporter import NotExpressible, write_case
 from opmark.plugin import Results
@@ -170,7 +170,7 @@ def _figures(row: Row) -> dict[str, Any]:
     key, cost = (measured.quantity, measured.cache), row.record.cost
     summary = row.summary(key)
     assert summary is not None
-    per_second = rates(cost, summary.median)
+    per_second = Rates() if measured.disturbed else rates(cost, summary.median)
     return {
         "quantity": measured.quantity,
         "cache": measured.cache,

@@ -17,6 +17,7 @@ from opmark.interop.param.results import CaseResult
 from opmark.plugin import Watched
 from opmark.runner.profilers.profile_run import Profiling, arguments_in
 from opmark.schema import Profile, Task
+from opmark.schema.record import MEASURED
 
 BATCHED = ("ncu", "nsys")
 TRACE = "trace"
@@ -115,7 +116,7 @@ class Batches:
         """Add a case and yield the batches that are complete now."""
         for record in result.records:
             profiles = {profile.profiler: profile for profile in record.profiles}
-            self.missing += sum(record.status == "ok" and name not in profiles for name in self._profilers)
+            self.missing += sum(record.status in MEASURED and name not in profiles for name in self._profilers)
             if TRACE in profiles:
                 self.traces[profiles[TRACE].file] = None
             for name in BATCHED:

@@ -17,7 +17,9 @@ from typing import IO, Any, Generic, Protocol, TypeVar
 from msgspec.structs import replace
 
 from opmark.api.import_ import read_workload
+from opmark.api.requests import talk
 from opmark.api.result import Result
+from opmark.api.run import Profiling
 from opmark.api.run import run as api_run
 from opmark.errors import UserError, nearest
 from opmark.interop.param.exporter import (
@@ -36,8 +38,9 @@ from opmark.interop.param.exporter import text as encode_text
 from opmark.interop.param.importer import CaseSpecs, KeptSpecs, keep_specs
 from opmark.interop.param.options import Device, ParamOptions
 from opmark.runner.plan import Plan
+from opmark.runner.supervisor import WorkerPool
 from opmark.runner.workload_source import WorkloadSource
-from opmark.schema import Case, Entry, ImportProblem, Record, Run, Workload
+from opmark.schema import Case, Entry, Environment, ImportProblem, Record, Run, Workload
 from opmark.schema.options import Source
 from opmark.schema.workload import VERSION
 from opmark.units import seconds
@@ -297,9 +300,19 @@ def _path_of(where: str, name: str) -> str:
     return where if Path(where).name == name else str(Path(where) / name)
 
 
-def run(config: Config, options: ParamOptions, target: Device, on_result: OnResult, **more: Any) -> Result | None:
-    """Run a config and report every result as soon as all before it are known; `more` are options of `opmark.run`."""
-    if not options.times and not more.get("profile"):
+def run(
+    config: Config,
+    options: ParamOptions,
+    target: Device,
+    on_result: OnResult,
+    *,
+    profile: Sequence[Profiling] = (),
+    pool: WorkerPool | None = None,
+    on_environment: Callable[[Environment], None] | None = None,
+    say: Callable[[str], None] = talk,
+) -> Result | None:
+    """Run a config and report every result as soon as all before it are known."""
+    if not options.times and not profile:
         for spot in config.spots:
             on_result(spot.result((), ""))
         return None
@@ -312,7 +325,10 @@ def run(config: Config, options: ParamOptions, target: Device, on_result: OnResu
 
     in_order = RecordsInOrder(config.spots, report)
     arguments = options.run_arguments(target)
-    return api_run(workload=workload, **arguments, on_start=in_order.start, on_record=in_order.add, **more)
+    return api_run(
+        workload=workload, **arguments, on_start=in_order.start, on_record=in_order.add, profile=profile, pool=pool,
+        on_environment=on_environment, say=say,
+    )  # fmt: skip
 
 
 def rows_of(config: Config) -> Iterator[Mapping[str, Any]]:

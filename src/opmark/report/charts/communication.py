@@ -41,36 +41,28 @@ def bus(run_view: RunView) -> list[Chart]:
     lines = _lines(row for row in communicating if usable_headline(row) and row.seconds and positive(row.traffic))
     ops = list(dict.fromkeys(line.op for line in lines))
     parts = [("", lines)] if len(lines) <= _MOST else [(op, [line for line in lines if line.op == op]) for op in ops]
-    charts = (chart for op, some in parts for chart in (_bandwidth(run_view, op, some), _latency(op, some)))
-    return _with_notes(unique(chart for chart in charts if chart), note_unusable(communicating))
-
-
-def _with_notes(charts: list[Chart], notes: list[str]) -> list[Chart]:
-    """Add notes to the first chart."""
-    if not charts or not notes:
-        return charts
-    return [replace(charts[0], notes=(*charts[0].notes, *notes)), *charts[1:]]
+    found = (chart for op, some in parts for chart in (_bandwidth(run_view, op, some), _latency(op, some)))
+    charts, notes = unique(chart for chart in found if chart), note_unusable(communicating)
+    if charts and notes:
+        charts[0] = replace(charts[0], notes=(*charts[0].notes, *notes))
+    return charts
 
 
 def _lines(rows: Iterable[Row]) -> list[_SizeLine]:
     found: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(_series_key(row), []).append(row)
-    return [_line(group) for group in found.values()]
-
-
-def _series_key(row: Row) -> str:
-    first = row.headline
-    how = (row.threads, row.mode, row.effort, first.quantity if first else "", first.cache if first else "")
-    return content_id([row.op, but_size(row.params), row.phase, row.backend, row.implementation, *how])
-
-
-def _line(group: list[Row]) -> _SizeLine:
-    first = group[0]
-    phase = "" if first.phase == "forward" else first.phase
-    parameters = format_params(Case.of(first.op, but_size(first.params), "forward"), parameters_of(first.op))
-    name = " ".join(filter(None, (first.op, parameters, phase, "on", first.where)))
-    return _SizeLine(name, sorted(group, key=lambda row: row.traffic or 0))
+        first = row.headline
+        how = (row.threads, row.mode, row.effort, first.quantity if first else "", first.cache if first else "")
+        key = content_id([row.op, but_size(row.params), row.phase, row.backend, row.implementation, *how])
+        found.setdefault(key, []).append(row)
+    lines = []
+    for group in found.values():
+        one = group[0]
+        phase = "" if one.phase == "forward" else one.phase
+        parameters = format_params(Case.of(one.op, but_size(one.params), "forward"), parameters_of(one.op))
+        name = " ".join(filter(None, (one.op, parameters, phase, "on", one.where)))
+        lines.append(_SizeLine(name, sorted(group, key=lambda row: row.traffic or 0)))
+    return lines
 
 
 def _bandwidth(run_view: RunView, op: str, lines: Sequence[_SizeLine]) -> Chart | None:

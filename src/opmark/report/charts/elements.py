@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeGuard, TypeVar
+from typing import NamedTuple, TypeGuard, TypeVar
 
 from msgspec import Struct, json
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from opmark.plugin.registry import way_of
 from opmark.schema.chart import Chart, ChartSeries, Mark
 from opmark.schema.machine import findings_key
 from opmark.schema.measurement import PREEMPTED
+from opmark.schema.record import COUNTED, MEASURED
 from opmark.schema.tensor import DTYPES
 from opmark.units import count_noun
 
@@ -54,12 +55,9 @@ def hardware_by_environment(run_view: RunView) -> dict[str, ChartHardware]:
     for environment, facts in run_view.environments.items():
         name = findings_key(facts)
         own = run_view.machines.get(environment, _UNKNOWN)._replace(noise=None)  # noise belongs to a backend
-        found[environment] = ChartHardware(f"{name} {json.encode(own).decode()}", name, own, _is_device(facts))
+        device = bool(facts.get("gpu") or facts.get("chip")) or (facts.get("device") or "cpu") != "cpu"
+        found[environment] = ChartHardware(f"{name} {json.encode(own).decode()}", name, own, device)
     return found
-
-
-def _is_device(facts: dict[str, Any]) -> bool:
-    return bool(facts.get("gpu") or facts.get("chip")) or (facts.get("device") or "cpu") != "cpu"
 
 
 class LeftOutCounter:
@@ -79,7 +77,7 @@ class LeftOutCounter:
 
 def why_left_out(row: Row) -> str:
     """Return the reason why a row has no time to draw; empty if it has one."""
-    if row.status != "ok":
+    if row.status not in COUNTED:
         return f"that ended as `{row.status}`"
     if row.traffic is not None:
         return COMMUNICATION
@@ -187,14 +185,12 @@ def thin_out(dots: Sequence[_Any], most: int, spot: Callable[[_Any], Spot]) -> l
     for steps in _STEPS:
         if len(remaining) <= most:
             return remaining
-        remaining = list({_cell(spot(dot), steps): dot for dot in reversed(remaining)}.values())[::-1]
+        near: dict[tuple[Hashable, int, int], _Any] = {}
+        for dot in reversed(remaining):
+            kind, x, y = spot(dot)
+            near[kind, math.floor(steps * math.log10(x)), math.floor(steps * math.log10(y))] = dot
+        remaining = list(near.values())[::-1]
     return [remaining[i * len(remaining) // most] for i in range(most)] if len(remaining) > most else remaining
-
-
-def _cell(spot: Spot, steps: int) -> tuple[Hashable, int, int]:
-    kind, *values = spot
-    x, y = (math.floor(steps * math.log10(value)) for value in values)
-    return kind, x, y
 
 
 # Usable numbers, names, and rows that are compared.
@@ -222,12 +218,12 @@ def is_usable(timing: Timing | None) -> TypeGuard[Timing]:
 
 def usable_headline(row: Row) -> Timing | None:
     """Return the headline of a row that succeeded, if it is usable."""
-    return row.headline if row.status == "ok" and is_usable(row.headline) else None
+    return row.headline if row.status in COUNTED and is_usable(row.headline) else None
 
 
 def note_unusable(rows: Iterable[Row]) -> list[str]:
     """Return a note on rows with unusable numbers; failures are listed elsewhere."""
-    count = sum(row.status == "ok" and bool(row.timings) and usable_headline(row) is None for row in rows)
+    count = sum(row.status in MEASURED and bool(row.timings) and usable_headline(row) is None for row in rows)
     return [f"{count_noun(count, 'case')} left out: no usable number (preempted, 0 or none)"] if count else []
 
 

@@ -20,6 +20,7 @@ from opmark.report.charts.elements import (
     usable_headline,
 )
 from opmark.schema.chart import Axis, Chart, Mark, ReferenceLine
+from opmark.schema.record import COUNTED, MEASURED
 from opmark.units import count_noun, seconds, significant
 
 _BOUND = "launch-bound"
@@ -28,21 +29,25 @@ _NEAR = 2
 
 
 def overhead(run_view: RunView) -> list[Chart]:
-    fine = [row for row in run_view.rows if row.status == "ok"]
+    fine = [row for row in run_view.rows if row.status in COUNTED]
     found = (_against_device(fine), _against_smallest(run_view, fine))
     return [chart for chart in found if chart is not None]
 
 
 def _against_device(rows: Sequence[Row]) -> Chart | None:
-    pairs = [
-        (row, _overhead_dot(row, device, host)) for row in rows if (device := _device(row)) and (host := _host(row))
-    ]
+    pairs, lone = [], 0
+    for row in rows:
+        device, host = _usable_timing(row, "device_time"), _usable_timing(row, "host_time")
+        if device and host:
+            x, y = device.median or 0.0, host.median or 0.0
+            note = _BOUND if y > x else ""
+            pairs.append((row, Mark(x, y, row_label(row), end(host.low), end(host.high), link=row.key, note=note)))
+        lone += device is not None and host is None
     if not pairs:
         return None
     dots, hidden = limit_dots(pairs)
     series = by_backend(dots)
     bound = sum(bool(mark.note) for _, mark in pairs)
-    lone = sum(_device(row) is not None and _host(row) is None for row in rows)
     return Chart(
         id="overhead",
         title="Launch overhead against device time",
@@ -59,35 +64,37 @@ def _against_device(rows: Sequence[Row]) -> Chart | None:
     )
 
 
-def _device(row: Row) -> Timing | None:
-    return _usable_timing(row, "device_time")
-
-
-def _host(row: Row) -> Timing | None:
-    return _usable_timing(row, "host_time")
-
-
 def _usable_timing(row: Row, quantity: str) -> Timing | None:
     """Return the warm timing if there is one, because launches are measured warm."""
     found = row.timing(quantity, "warm") or row.timing(quantity)
     return found if is_usable(found) else None
 
 
-def _overhead_dot(row: Row, device: Timing, host: Timing) -> Mark:
-    x, y = device.median or 0.0, host.median or 0.0
-    return Mark(x, y, row_label(row), end(host.low), end(host.high), link=row.key, note=_BOUND if y > x else "")
-
-
 def _against_smallest(run_view: RunView, rows: Sequence[Row]) -> Chart | None:
     """Return the chart of rows without device time: latency over bytes, with the smallest call of each backend."""
-    lone = [row for row in rows if row.timing("device_time") is None]
-    hosts = [row for row in lone if _smallest(run_view, row)]
-    others = list(dict.fromkeys(row.backend for row in lone if _latency(row) and not _smallest(run_view, row)))
-    pairs = [(row, _call(row, latency, _smallest(run_view, row) or 0)) for row in hosts
-             if positive(row.bytes) and (latency := _latency(row))]  # fmt: skip
+    hosts, pairs = list[Row](), list[tuple[Row, Mark]]()
+    calls, others = set[tuple[str, str, float]](), dict[str, None]()
+    for row in rows:
+        if row.timing("device_time") is not None:
+            continue
+        latency = usable_headline(row)
+        if latency is None or latency.quantity != "latency":
+            latency = _usable_timing(row, "latency")
+        # The smallest call as `calibrate` measured it with the same backend; other frameworks have other costs.
+        known = run_view.machines.get(row.environment)
+        peaks = known.measured if known and known.measured and known.measured.backend == row.backend else None
+        smallest = end(peaks.launch.get("latency")) if peaks else None
+        if peaks is None or smallest is None:
+            others |= {row.backend: None} if latency else {}
+            continue
+        hosts.append(row)
+        if latency and positive(row.bytes):
+            value, low, high = latency.median or 0.0, end(latency.low), end(latency.high)
+            note = _BOUND if value < _NEAR * smallest else ""
+            pairs.append((row, Mark(row.bytes, value, row_label(row), low, high, link=row.key, note=note)))
+            calls.add((row.backend, peaks.chip, smallest))
     if not pairs:
         return None
-    calls = {(row.backend, _chip(run_view, row), _smallest(run_view, row) or 0) for row, _ in pairs}
     dots, hidden = limit_dots(pairs)
     near = sum(bool(mark.note) for _, mark in pairs)
     unsized = sum(usable_headline(row) is not None and not positive(row.bytes) for row in hosts)
@@ -110,34 +117,11 @@ def _against_smallest(run_view: RunView, rows: Sequence[Row]) -> Chart | None:
                 if unsized
                 else []
             ),
-            *([f"left out: {name_few(others)}, whose smallest call was not measured"] if others else []),
+            *([f"left out: {name_few(list(others))}, whose smallest call was not measured"] if others else []),
             *note_unusable(hosts),
             *hidden,
         ),
     )
-
-
-def _smallest(run_view: RunView, row: Row) -> float | None:
-    """Return the smallest call as `calibrate` measured it with the same backend; other frameworks have other costs."""
-    known = run_view.machines.get(row.environment)
-    own = known and known.measured and known.measured.backend == row.backend
-    return end(known.measured.launch.get("latency")) if known and known.measured and own else None
-
-
-def _chip(run_view: RunView, row: Row) -> str:
-    known = run_view.machines[row.environment].measured
-    return known.chip if known else ""
-
-
-def _latency(row: Row) -> Timing | None:
-    first = usable_headline(row)
-    return first if first and first.quantity == "latency" else _usable_timing(row, "latency")
-
-
-def _call(row: Row, latency: Timing, smallest: float) -> Mark:
-    value = latency.median or 0.0
-    note = _BOUND if value < _NEAR * smallest else ""
-    return Mark(row.bytes or 0, value, row_label(row), end(latency.low), end(latency.high), link=row.key, note=note)
 
 
 # Peak memory against the size of the data.
@@ -148,15 +132,41 @@ _MUCH = 2
 
 def memory(run_view: RunView) -> list[Chart]:
     where = hardware_by_environment(run_view)
-    counted = [row for row in run_view.rows if row.status == "ok" and row.memory is not None]
-    on_host = [where.get(row.environment, NOWHERE).device and _counts_host_memory(row) for row in counted]
-    elsewhere = [row for row, away in zip(counted, on_host, strict=True) if away]
-    known = [row for row, away in zip(counted, on_host, strict=True) if not away]
-    resolved_rows = [row for row in known if _is_resolved(row) and positive(row.bytes)]
-    if not resolved_rows:
+    elsewhere, unresolved, unsized = list[Row](), 0, 0
+    pairs, much = list[tuple[Row, Mark]](), list[tuple[float, Row]]()
+    for row in run_view.rows:
+        if row.status not in MEASURED or row.memory is None:
+            continue
+        # The kernel of the host does not count the memory of a device.
+        if where.get(row.environment, NOWHERE).device and row.memory_source.startswith("resident pages"):
+            elsewhere.append(row)
+        elif not (positive(row.memory) and row.memory >= row.memory_resolution):
+            unresolved += 1
+        elif not positive(row.bytes):
+            unsized += 1
+        else:
+            factor = row.memory / row.bytes
+            note = f"{significant(factor)} times its data" if factor > _MUCH else ""
+            pairs.append((row, Mark(row.bytes, row.memory, row_label(row), link=row.key, note=note)))
+            much += [(factor, row)] if factor > _MUCH else []
+    if not pairs:
         return []
-    dots, hidden = limit_dots([(row, _memory_dot(row)) for row in resolved_rows])
+    dots, hidden = limit_dots(pairs)
     series = by_backend(dots)
+    notes = []
+    if much:
+        much.sort(key=lambda pair: -pair[0])
+        names = name_few([f"{row_label(row)} {significant(factor)} times" for factor, row in much])
+        notes.append(f"{len(much)} of {count_noun(len(pairs), 'case')} over {_MUCH} times their data: {names}")
+    if unresolved:
+        notes.append(f"{count_noun(unresolved, 'case')} left out: less than the counter of memory can tell")
+    if unsized:
+        notes.append(f"{count_noun(unsized, 'case')} left out: the number of bytes that they move is unknown")
+    if elsewhere:
+        cases = (
+            f"{count_noun(len(elsewhere), 'case')} of {name_few(list(dict.fromkeys(row.backend for row in elsewhere)))}"
+        )
+        notes.append(f"{cases} left out: counted on the host, which is not the device's memory")
     return [
         Chart(
             id="memory",
@@ -166,53 +176,6 @@ def memory(run_view: RunView) -> list[Chart]:
             x=Axis("bytes moved at least", "B", "log2"),
             y=Axis("peak memory", "B", "log2"),
             series=(*series, diagonal(series, "as much as its data")),
-            notes=(*_note_much(resolved_rows), *_note_left_out(known), *_note_host_memory(elsewhere), *hidden),
+            notes=(*notes, *hidden),
         )
     ]
-
-
-def _counts_host_memory(row: Row) -> bool:
-    """Whether the kernel of the host counted the memory, which does not include the memory of a device."""
-    return row.memory_source.startswith("resident pages")
-
-
-def _is_resolved(row: Row) -> bool:
-    return positive(row.memory) and row.memory >= row.memory_resolution
-
-
-def _note_host_memory(rows: list[Row]) -> list[str]:
-    backends = name_few(list(dict.fromkeys(row.backend for row in rows)))
-    note = (
-        f"{count_noun(len(rows), 'case')} of {backends} left out: counted on the host, which is not the device's memory"
-    )
-    return [note] if rows else []
-
-
-def _factor(row: Row) -> float:
-    return (row.memory or 0) / (row.bytes or 1)
-
-
-def _memory_dot(row: Row) -> Mark:
-    note = f"{significant(_factor(row))} times its data" if _factor(row) > _MUCH else ""
-    return Mark(row.bytes or 0, row.memory or 0, row_label(row), link=row.key, note=note)
-
-
-def _note_much(resolved_rows: list[Row]) -> list[str]:
-    """Return a note on the cases that take much memory, the largest factor first."""
-    found = sorted((row for row in resolved_rows if _factor(row) > _MUCH), key=lambda row: -_factor(row))
-    names = name_few([f"{row_label(row)} {significant(_factor(row))} times" for row in found])
-    return (
-        [f"{len(found)} of {count_noun(len(resolved_rows), 'case')} over {_MUCH} times their data: {names}"]
-        if found
-        else []
-    )
-
-
-def _note_left_out(known: list[Row]) -> list[str]:
-    unresolved = sum(not _is_resolved(row) for row in known)
-    unsized = sum(_is_resolved(row) and not positive(row.bytes) for row in known)
-    reasons = (
-        (unresolved, "less than the counter of memory can tell"),
-        (unsized, "the number of bytes that they move is unknown"),
-    )
-    return [f"{count_noun(count, 'case')} left out: {why}" for count, why in reasons if count]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from opmark.report.charts.elements import end, name_few, positive
 from opmark.schema.chart import Axis, Chart, ChartSeries, Mark, ReferenceLine, Role
 from opmark.schema.comparison import Compared, Geomean, Pairing, Verdict
-from opmark.schema.record import FAILED
+from opmark.schema.record import FAILED, MEASURED
 from opmark.units import count_noun, percent
 
 MOST = 60
@@ -133,7 +133,7 @@ def _outcome(pair: Pairing) -> str:
     """Return the reason why a pair has no ratio, from its statuses."""
     bad = [any(status in FAILED for status in pair.statuses), "skipped" in pair.statuses]
     word = "failed" if bad[0] else "skipped" if bad[1] else "no usable number"
-    if "ok" not in pair.statuses:
+    sides = [name for name, status in zip("AB", pair.statuses, strict=True) if status not in MEASURED]
+    if len(sides) > 1:
         return f"{word} on both sides"
-    sides = [name for name, status in zip("AB", pair.statuses, strict=True) if status != "ok"]
     return f"{word} in {sides[0]}" if sides else word

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from opmark import units
-from opmark.analysis.metrics import PeakShare, is_above
+from opmark.analysis.metrics import is_above
 from opmark.analysis.rows import MachineFacts, Row, RunView
 from opmark.plugin.param import short_bytes
 from opmark.report.charts.elements import (
@@ -35,7 +35,7 @@ from opmark.report.charts.elements import (
     why_left_out,
 )
 from opmark.schema.chart import Axis, Chart, ChartSeries, Mark
-from opmark.schema.machine import MEMORY, Level, Peaks
+from opmark.schema.machine import MEMORY, Peaks
 from opmark.schema.measurement import CACHES
 from opmark.schema.tensor import DTYPES
 
@@ -68,49 +68,39 @@ class _RooflineGroup:
 
 
 def roofline(run_view: RunView) -> list[Chart]:
-    """Return a chart for each chip and its limits; if there are many element types, one for each kind of them."""
+    """Return a chart for each chip and its limits; if there are many element types, one for each kind of them. A dot is
+    the headline in one state of the caches; other quantities include the launch, or are no times."""
     where, groups = hardware_by_environment(run_view), dict[str, _RooflineGroup]()
     for row in run_view.rows:
         place = where.get(row.environment, NOWHERE)
         group = groups.setdefault(place.key, _RooflineGroup(place))
-        if reason := _why_not_in_roofline(row):
-            group.left.add(reason)
-        else:
-            group.dots.extend(_dots(row, group.left))
-    charts = [chart for group in groups.values() if group.dots for chart in _rooflines_of_place(group)]
-    remaining = [note for group in groups.values() if not group.dots for note in group.left.notes()]
+        reason = why_left_out(row)
+        if not reason and not row.flops:
+            reason = UNCOUNTED if row.flops is None else MOVES_ONLY
+        if reason or not row.bytes or not row.flops:
+            group.left.add(reason or NO_BYTES)
+            continue
+        for timing in row.timings:
+            if timing.quantity != row.timings[0].quantity:
+                continue
+            if is_usable_time(timing) and timing.median:
+                group.dots.append(Dot(row, timing, row.flops / row.bytes, row.flops / timing.median))
+            else:
+                group.left.add(f"without a median above 0 where caches are {timing.cache}")
+    charts, remaining = [], list[str]()
+    for group in groups.values():
+        several = len({dot.row.dtype for dot in group.dots}) > MOST_DTYPES
+        kinds: dict[str, list[Dot]] = {}
+        for dot in group.dots:
+            kinds.setdefault(_kind(dot.row.dtype) if several else "", []).append(dot)
+        notes = group.left.notes()
+        for kind, dots in kinds.items():
+            charts.append(_roofline_chart(group.place, kind, dots, notes))
+            notes = ()
+        remaining += notes
     if charts and remaining:  # notes of hardware without a chart
         charts[0] = replace(charts[0], notes=(*charts[0].notes, *remaining))
     return unique(charts)
-
-
-def _why_not_in_roofline(row: Row) -> str:
-    if reason := why_left_out(row):
-        return reason
-    if not row.flops:
-        return UNCOUNTED if row.flops is None else MOVES_ONLY
-    return "" if row.bytes else NO_BYTES
-
-
-def _dots(row: Row, left: LeftOutCounter) -> Iterator[Dot]:
-    """Yield the headline in each state of the caches; other quantities include the launch, or are no times."""
-    first, moved, flops = row.headline, row.bytes or 1, row.flops or 0
-    for timing in row.timings:
-        if first is None or timing.quantity != first.quantity:
-            continue
-        if is_usable_time(timing) and timing.median:
-            yield Dot(row, timing, flops / moved, flops / timing.median)
-        else:
-            left.add(f"without a median above 0 where caches are {timing.cache}")
-
-
-def _rooflines_of_place(group: _RooflineGroup) -> Iterator[Chart]:
-    kinds: dict[str, list[Dot]] = {}
-    several = len({dot.row.dtype for dot in group.dots}) > MOST_DTYPES
-    for dot in group.dots:
-        kinds.setdefault(_kind(dot.row.dtype) if several else "", []).append(dot)
-    for i, (kind, dots) in enumerate(kinds.items()):
-        yield _roofline_chart(group.place, kind, dots, group.left.notes() if i == 0 else ())
 
 
 def _kind(dtype: str) -> str:
@@ -124,7 +114,9 @@ def _kind(dtype: str) -> str:
 def _roofline_chart(place: ChartHardware, kind: str, dots: Sequence[Dot], notes: tuple[str, ...]) -> Chart:
     few_dots = thin_out(dots, MOST_DOTS, lambda dot: dot.spot)
     dtypes = sorted({dot.row.dtype for dot in dots}, key=dtype_order)
-    lines = ceilings(place.machine, dtypes, [dot.intensity for dot in few_dots], warm=_any_warm(few_dots))
+    warm = any(dot.timing.cache == "warm" for dot in few_dots)
+    lines = ceilings(place.machine, dtypes, [dot.intensity for dot in few_dots], warm=warm)
+    launched = place.device and any(dot.timing.quantity == LATENCY for dot in dots)
     hidden = len(dots) - len(few_dots)
     covered = f"left out: {units.count_noun(hidden, 'dot')} near others of their kind; choose operators to see all"
     return Chart(
@@ -135,17 +127,13 @@ def _roofline_chart(place: ChartHardware, kind: str, dots: Sequence[Dot], notes:
         x=_X,
         y=_Y,
         series=(*lines, *_series(few_dots, dtypes)),
-        notes=(*_note_launch(place, dots), *missing_ceilings(place, dtypes), *([covered] if hidden else []), *notes),
+        notes=(
+            *([LAUNCHED] if launched else []),
+            *missing_ceilings(place, dtypes),
+            *([covered] if hidden else []),
+            *notes,
+        ),
     )
-
-
-def _note_launch(place: ChartHardware, dots: Sequence[Dot]) -> Iterator[str]:
-    if place.device and any(dot.timing.quantity == LATENCY for dot in dots):
-        yield LAUNCHED
-
-
-def _any_warm(dots: Sequence[Dot]) -> bool:
-    return any(dot.timing.cache == "warm" for dot in dots)
 
 
 def _series(dots: Sequence[Dot], dtypes: Sequence[str]) -> Iterator[ChartSeries]:
@@ -235,7 +223,11 @@ def _sources(known: MachineFacts) -> list[tuple[str, Peaks]]:
 
 
 def _read_ceilings(source: str, peaks: Peaks, dtypes: Sequence[str], warm: bool) -> _Ceilings:
-    levels = [(level.name, level.bandwidth) for level in peaks.levels if _matters(level, warm) and level.bandwidth]
+    levels = [
+        (level.name, level.bandwidth)
+        for level in peaks.levels
+        if positive(level.bandwidth) and (warm or level.name == MEMORY)
+    ]
     shared: dict[float, list[str]] = {}
     for dtype in dtypes:
         rate = peaks.flops.get(dtype)
@@ -243,10 +235,6 @@ def _read_ceilings(source: str, peaks: Peaks, dtypes: Sequence[str], warm: bool)
             shared.setdefault(rate, []).append(dtype)
     flops = tuple((", ".join(names), rate) for rate, names in shared.items())
     return _Ceilings(source, tuple(sorted(levels, key=lambda level: -level[1])), flops)
-
-
-def _matters(level: Level, warm: bool) -> bool:
-    return positive(level.bandwidth) and (warm or level.name == MEMORY)
 
 
 def _bandwidth_lines(known: _Ceilings, low: float, high: float) -> Iterator[ChartSeries]:
@@ -335,9 +323,11 @@ def _heatmaps_of_place(
     found, left = dict[str, list[_Cell]](), LeftOutCounter()
     for row in rows:
         share = row.of_peak if by_measured else row.of_datasheet
-        if reason := _why_not_in_heatmap(row, share):
+        if reason := why_left_out(row):
             left.add(reason)
-        elif share is not None and row.headline:
+        elif share is None or not positive(share.share):
+            left.add(NO_SHARE)
+        elif row.headline:
             label = operator_name(row) + ways.name(row).removeprefix(row.backend)
             what = f"{row.headline.quantity}, {row.headline.cache}"
             found.setdefault(what, []).append(_Cell(label, row, share.share))
@@ -347,10 +337,6 @@ def _heatmaps_of_place(
         yield _HeatmapGroup(title, what, "measured" if by_measured else "datasheet's", cells,
                      (*([LAUNCHED] if launched else []), *notes))  # fmt: skip
         notes = ()
-
-
-def _why_not_in_heatmap(row: Row, share: PeakShare | None) -> str:
-    return why_left_out(row) or ("" if share is not None and positive(share.share) else NO_SHARE)
 
 
 def _by_dtype(group: _HeatmapGroup) -> Iterator[Chart]:

@@ -58,8 +58,8 @@ def samples(row: Row, quantity: str = "", cache: Cache | None = None, *, most: i
         x=Axis("sample", "count", "linear"),
         y=Axis(name, unit_of(which[0]), "linear", most=limit),
         series=tuple(_series(points)),
-        rules=(*_centre(timing), *_processes(every)),
-        notes=(*_left_out(row, every, finite, points), *_beyond(finite, limit), *_cautions([m for _, m in found])),
+        rules=tuple(_rules(timing, every)),
+        notes=(*_left_out(row, every, finite, points, limit), *_cautions([m for _, m in found])),
         spread=_spread([sample.value for sample in finite], limit),
     )
 
@@ -98,13 +98,6 @@ def _limit(found: Sequence[Sample]) -> float | None:
     return end if max(sample.value for sample in found) - low > _FLAT * (end - low) else None
 
 
-def _beyond(found: Sequence[Sample], limit: float | None) -> Iterator[str]:
-    far = [sample.value for sample in found if limit is not None and sample.value > limit]
-    if far:
-        beyond = count_noun(len(far), "outlier")
-        yield f"{beyond} beyond the axis, at its upper edge: up to {significant(max(far) / (limit or 1))} times its end"
-
-
 def _spread(values: Sequence[float], limit: float | None) -> tuple[HistogramBin, ...]:
     """Return bins of equal width."""
     low = min(values, default=0.0)
@@ -119,33 +112,31 @@ def _spread(values: Sequence[float], limit: float | None) -> tuple[HistogramBin,
 def _series(points: Sequence[Sample]) -> Iterator[ChartSeries]:
     several = len({sample.process for sample in points}) > 1
     for kind, (name, role) in enumerate(_SERIES):
-        marks = tuple(_mark(sample, several) for sample in points if sample.kind == kind)
+        marks = []
+        for sample in points:
+            if sample.kind == kind:
+                label = f"sample {sample.number}" + (f" of process {sample.process}" if several else "")
+                note = "clock held down" if sample.held and kind == _OUTLIER else ""
+                marks.append(Mark(sample.place, sample.value, label, note=note))
         if marks:
-            yield ChartSeries(name, marks, "points", role)
+            yield ChartSeries(name, tuple(marks), "points", role)
 
 
-def _mark(sample: Sample, several: bool) -> Mark:
-    label = f"sample {sample.number}" + (f" of process {sample.process}" if several else "")
-    note = "clock held down" if sample.held and sample.kind == _OUTLIER else ""
-    return Mark(sample.place, sample.value, label, note=note)
-
-
-def _centre(timing: Timing | None) -> Iterator[ReferenceLine]:
-    if timing is None or timing.median is None:
-        return
-    yield ReferenceLine("y", timing.median, "median")
-    if timing.low is not None and timing.high is not None and math.isfinite(timing.low) and math.isfinite(timing.high):
-        yield ReferenceLine("y", timing.low, "interval of the median", timing.high)
-
-
-def _processes(every: Sequence[Sample]) -> Iterator[ReferenceLine]:
-    """Yield a rule where the next process begins."""
+def _rules(timing: Timing | None, every: Sequence[Sample]) -> Iterator[ReferenceLine]:
+    """Yield the median with its interval, and a rule where the next process begins."""
+    if timing is not None and timing.median is not None:
+        yield ReferenceLine("y", timing.median, "median")
+        low, high = timing.low, timing.high
+        if low is not None and high is not None and math.isfinite(low) and math.isfinite(high):
+            yield ReferenceLine("y", low, "interval of the median", high)
     for before, after in pairwise(every):
         if after.number == 1:
             yield ReferenceLine("x", (before.place + after.place) / 2, f"process {after.process}")
 
 
-def _left_out(row: Row, every: Sequence[Sample], finite: Sequence[Sample], points: Sequence[Sample]) -> Iterator[str]:
+def _left_out(
+    row: Row, every: Sequence[Sample], finite: Sequence[Sample], points: Sequence[Sample], limit: float | None
+) -> Iterator[str]:
     if not every:
         yield f"nothing was measured: {row.status}" + (f": {row.reason}" if row.reason else "")
     if len(finite) < len(every):
@@ -156,6 +147,10 @@ def _left_out(row: Row, every: Sequence[Sample], finite: Sequence[Sample], point
         yield f"{len(points)} of {len(finite)} samples drawn{among}"
     elif outliers:
         yield f"{count_noun(outliers, 'outlier')}, {percent(outliers / len(finite))} of the samples"
+    far = [sample.value for sample in finite if limit is not None and sample.value > limit]
+    if far:
+        beyond = count_noun(len(far), "outlier")
+        yield f"{beyond} beyond the axis, at its upper edge: up to {significant(max(far) / (limit or 1))} times its end"
 
 
 def _cautions(measurements: Sequence[Measurement]) -> Iterator[str]:

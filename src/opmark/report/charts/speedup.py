@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ from opmark.report.charts.elements import (
 )
 from opmark.schema.chart import Axis, Chart, ChartSeries, Mark, ReferenceLine
 from opmark.schema.measurement import Cache
+from opmark.schema.record import COUNTED, MEASURED
 from opmark.stats import log_interval
 from opmark.units import count_noun
 
@@ -88,7 +89,12 @@ def frameworks(run_view: RunView) -> list[Chart]:
 def _fields(run_view: RunView) -> list[_Field]:
     where, ways, found = hardware_by_environment(run_view), WayNames(), dict[tuple[str, MeasurementMode, Key], _Field]()
     unlike: dict[tuple[str, MeasurementMode], list[str]] = {}
-    for (key, way, _), rows in _same_case(run_view, where).items():
+    same: dict[tuple[str, MeasurementMode, str], list[Row]] = {}
+    for row in run_view.rows:
+        if row.status in COUNTED and any(map(is_usable_time, row.timings)):
+            place, way = where.get(row.environment, NOWHERE), MeasurementMode(row.threads, row.mode, row.effort)
+            same.setdefault((place.key, way, row.case), []).append(row)
+    for (key, way, _), rows in same.items():
         if len({row.backend for row in rows}) < 2:
             continue
         place = where.get(rows[0].environment, NOWHERE)
@@ -100,19 +106,16 @@ def _fields(run_view: RunView) -> list[_Field]:
     for (key, way, _), own in found.items():
         if names := unlike.pop((key, way), []):
             own.notes.append(f"left out: no quantity that two of them measured of {name_few(names)}")
-    _name_ways(list(found.values()))
-    _note_failures(run_view, list(found.values()))
-    return list(found.values())
-
-
-def _same_case(run_view: RunView, where: dict[str, ChartHardware]) -> dict[tuple[str, MeasurementMode, str], list[Row]]:
-    """Return successful rows by hardware, way of measuring and case."""
-    found: dict[tuple[str, MeasurementMode, str], list[Row]] = {}
-    for row in run_view.rows:
-        if row.status == "ok" and any(map(is_usable_time, row.timings)):
-            place, way = where.get(row.environment, NOWHERE), MeasurementMode(row.threads, row.mode, row.effort)
-            found.setdefault((place.key, way, row.case), []).append(row)
-    return found
+    fields = list(found.values())
+    modes, efforts = {own.way.mode for own in fields}, {own.way.effort for own in fields}
+    for own in fields:  # modes and efforts are named if there are several
+        own.name = f", {own.way.mode or 'no mode'}" if len(modes) > 1 else ""
+        own.name += f", {own.way.effort}" if len(efforts) > 1 else ""
+    done = {row.case for row in run_view.rows if row.status in MEASURED}
+    failed = [f"{row_label(row)} ({row.status})" for row in run_view.rows if row.failed and row.case in done]
+    if fields and failed:
+        fields[0].notes.append(f"failed where others did not: {name_few(failed)}")
+    return fields
 
 
 def _shared_keys(rows: Sequence[Row]) -> list[Key]:
@@ -141,23 +144,6 @@ def _race(rows: Sequence[Row], key: Key, ways: WayNames, without: dict[str, None
     return Race(next(row for row, _ in times.values()), times)
 
 
-def _name_ways(fields: Sequence[_Field]) -> None:
-    """Name modes and efforts if there are several."""
-    several = [len({own.way[i] for own in fields}) > 1 for i in range(len(MeasurementMode._fields))]
-    for own in fields:
-        words = [own.way.mode or "no mode"] if several[1] else []
-        words += [own.way.effort] if several[2] else []
-        own.name = "".join(f", {word}" for word in words)
-
-
-def _note_failures(run_view: RunView, fields: Sequence[_Field]) -> None:
-    """Add a note to the first chart on backends that failed cases of others."""
-    done = {row.case for row in run_view.rows if row.status == "ok"}
-    failed = [f"{row_label(row)} ({row.status})" for row in run_view.rows if row.failed and row.case in done]
-    if fields and failed:
-        fields[0].notes.append(f"failed where others did not: {name_few(failed)}")
-
-
 def _bars(own: _Field) -> Chart:
     races = sorted(own.races, key=lambda race: -race.spread)[:MOST_CASES]
     contenders = list(dict.fromkeys(name for race in races for name in race.times))
@@ -181,14 +167,10 @@ def _bars(own: _Field) -> Chart:
         about="Time a call of the same case on each backend, with intervals; the cases that differ most come first.",
         kind="bars",
         x=Axis(f"{quantity}, {cache}", "s", "log" if logarithmic else "linear"),
-        y=Axis("case", "", "category", _names(races)),
+        y=Axis("case", "", "category", tuple(race.row.name for race in races)),
         series=tuple(ChartSeries(name, tuple(found), "bars") for name, found in marks.items()),
         notes=(*notes, *own.notes),
     )
-
-
-def _names(races: Sequence[Race]) -> tuple[str, ...]:
-    return tuple(race.row.name for race in races)
 
 
 def _on(own: _Field) -> str:
@@ -285,13 +267,18 @@ class _FusionRow(NamedTuple):
 
 
 def fused(run_view: RunView) -> list[Chart]:
-    groups = group_comparable(run_view.rows, _same_but_fusion, lambda row: row.implementation)
+    groups = group_comparable(
+        run_view.rows,
+        same=lambda row: (row.case, row.seed, row.backend, row.threads, row.mode, row.effort),
+        apart=lambda row: row.implementation,
+    )
     lines = sorted((line for group in groups if (line := _row(group))), key=lambda line: -line.effect)
     if not lines:
         return []
     top = lines[:_MOST_FUSED]
     where, what = {_where(line.base) for line in top}, {_what(line.base) for line in top}
     series = _fused_series(top)
+    drawn = [row for line in top for row in (line.base, *(other for other, _ in line.others))]
     shared = f" on {next(iter(where))}" if len(where) == 1 else ""
     same = [*([series[0].name] if len(series) == 1 else []), *(what if len(what) == 1 else [])]
     shared += f": {', '.join(same)}" if same else ""
@@ -306,13 +293,12 @@ def fused(run_view: RunView) -> list[Chart]:
             y=Axis("", "", "category", tuple(_name(line, len(where) > 1, len(what) > 1) for line in top)),
             series=series,
             rules=(ReferenceLine("x", 1.0, "as fast as the base"),),
-            notes=(*_notes(lines, len(groups)), *note_one_process(_timings(top))),
+            notes=(
+                *_notes(lines, len(groups)),
+                *note_one_process(row.headline for row in drawn),
+            ),
         )
     ]
-
-
-def _same_but_fusion(row: Row) -> Hashable:
-    return row.case, row.seed, row.backend, row.threads, row.mode, row.effort
 
 
 def _row(group: list[Row]) -> _FusionRow | None:
@@ -344,11 +330,6 @@ def _name(line: _FusionRow, where: bool, what: bool) -> str:
     return base.name + "".join(parts) + ("" if base.implementation == _BASE else f", against {base.implementation}")
 
 
-def _timings(lines: list[_FusionRow]) -> Iterator[Timing | None]:
-    for line in lines:
-        yield from (row.headline for row in (line.base, *(other for other, _ in line.others)))
-
-
 def _fused_series(lines: list[_FusionRow]) -> tuple[ChartSeries, ...]:
     found: dict[str, list[Mark]] = {}
     for place, line in enumerate(lines):
@@ -375,8 +356,12 @@ _MOST_THREAD_SERIES = 12
 
 def threads(run_view: RunView) -> list[Chart]:
     groups = group_comparable(
-        (row for row in run_view.rows if usable_headline(row)), _same_but_threads, lambda row: row.threads
-    )
+        (row for row in run_view.rows if usable_headline(row)),
+        same=lambda row: (
+            row.case, row.seed, row.backend, row.implementation, row.mode, row.effort, row.headline and row.headline.key
+        ),
+        apart=lambda row: row.threads,
+    )  # fmt: skip
     found = sorted((series for group in groups if (series := _thread_series(group))), key=lambda one: -len(one.marks))
     if not found:
         return []
@@ -401,12 +386,6 @@ def threads(run_view: RunView) -> list[Chart]:
             ),
         )
     ]
-
-
-def _same_but_threads(row: Row) -> Hashable:
-    first = row.headline
-    what = (first.quantity, first.cache) if first else None
-    return row.case, row.seed, row.backend, row.implementation, row.mode, row.effort, what
 
 
 def _thread_series(group: list[Row]) -> ChartSeries | None:

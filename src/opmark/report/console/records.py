@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from opmark import units
-from opmark.analysis.ranking import Key
-from opmark.analysis.rows import MachineFacts, Row, rows_of_records, unit_of
+from opmark.analysis.rows import MachineFacts, Row, Timing, rows_of_records, unit_of
 from opmark.report.console.communication import print_above_link, print_overlaps, print_pairs, print_stragglers
 from opmark.report.console.fits import print_fits
 from opmark.report.console.table import DOUBTFUL, STYLES, gigabytes, print_rows, samples_line
@@ -103,15 +102,20 @@ def _cells(row: Row) -> Cells:
         "parameters": row.parameters,
         "backend": row.where,
         "phase": row.phase_text,
-        "memory": _memory(row),
-        "status": _status(row),
     }
+    if row.memory is not None:
+        known = row.memory >= row.memory_resolution
+        cells["memory"] = "<" * (not known) + units.count_bytes(row.memory if known else row.memory_resolution)
+    codes = row.cautions
+    mark = " !!" if PREEMPTED in codes else " !" if codes else ""
+    style = {" !!": "bold red", " !": DOUBTFUL if row.status == "ok" else STYLES[row.status]}
+    cells["status"] = Text(row.status + mark, style=style.get(mark, STYLES[row.status]))
     if row.compile_time is not None:
         cells["compile"] = units.seconds(row.compile_time)
     if row.headline and (summary := row.summary()):
-        first, *more = row.keys
-        cells |= {"quantity": " ".join(first), **_figures(summary, first)}
-        cells |= {" ".join(key): _figures(other, key)["median"] for key in more if (other := row.summary(key))}
+        first = row.headline.key
+        cells |= {"quantity": " ".join(first), **_figures(summary, row.headline)}
+        cells |= {" ".join(t.key): _figures(own, t)["median"] for t in row.timings[1:] if (own := row.summary(t.key))}
         cells["GB/s"] = "view" if row.view else gigabytes(row.bytes_per_second) if row.bytes_per_second else ""
         cells["GFLOP/s"] = gigabytes(row.flops_per_second) if row.flops_per_second else ""
     found = {
@@ -127,9 +131,11 @@ def _cells(row: Row) -> Cells:
     return cells | {name: text for name, text in found.items() if text is not None}
 
 
-def _figures(summary: Summary, key: Key) -> Cells:
-    scale, name = units.small_unit(summary.median, unit_of(key[0]))
+def _figures(summary: Summary, timing: Timing) -> Cells:
+    scale, name = units.small_unit(summary.median, unit_of(timing.quantity))
     value = f"{units.significant(summary.median / scale)} {name}"
+    if timing.disturbed:  # its spread says nothing about the operator
+        return {"median": f"({value})", "interval": "", "noise": ""}
     if summary.samples == 1:  # the spread is unknown
         return {"median": value, "interval": "", "noise": ""}
     return {
@@ -137,21 +143,6 @@ def _figures(summary: Summary, key: Key) -> Cells:
         "interval": "–".join(units.significant(end / scale) for end in (summary.low, summary.high)),
         "noise": units.percent(summary.noise),
     }
-
-
-def _memory(row: Row) -> str:
-    if row.memory is None:
-        return ""
-    if row.memory < row.memory_resolution:
-        return f"<{units.count_bytes(row.memory_resolution)}"
-    return units.count_bytes(row.memory)
-
-
-def _status(row: Row) -> Text:
-    codes = row.cautions
-    mark = " !!" if PREEMPTED in codes else " !" if codes else ""
-    style = {" !!": "bold red", " !": DOUBTFUL if row.status == "ok" else STYLES[row.status]}
-    return Text(row.status + mark, style=style.get(mark, STYLES[row.status]))
 
 
 # Remarks below a table.
@@ -165,18 +156,31 @@ _NAIVE = "tvm"
 
 def print_remarks(found: Sequence[Row], console: Console) -> None:
     """Print all remarks below a table with a row for each task."""
-    _print_checks(found, console)
+    scaled = sum(row.verified == "scaled" for row in found)
+    if scaled:
+        console.print(
+            Text(f"{count_noun(scaled, 'case')} of {len(found)} verified at a smaller size: too large in full")
+        )
+    checks = [row.record.verification for row in found if row.verified == "none"]
+    for why, count in Counter(check.note for check in checks if check).items():
+        console.print(Text(f"{count_noun(count, 'case')} of {len(found)} not verified: {why}"))
     _print_reasons(found, console)
-    _print_profiles(found, console)
+    profiles = [profile for row in found for record in row.records for profile in record.profiles]
+    for name in dict.fromkeys(profile.profiler for profile in profiles):  # their content is in the JSON
+        files = list(dict.fromkeys(profile.file for profile in profiles if profile.profiler == name))
+        more = f" and {count_noun(len(files) - 1, 'more file')}" if len(files) > 1 else ""
+        cases = sum(any(p.profiler == name for record in row.records for p in record.profiles) for row in found)
+        console.print(Text(f"{name} profile of {count_noun(cases, 'case')}: {files[0]}{more}"), soft_wrap=True)
     print_communication(found, console)
     print_doubts(found, console)
 
 
 def print_communication(found: Sequence[Row], console: Console) -> None:
     """Print what several rows tell together: pairs of ranks, overlaps, and fits of latency and bandwidth over sizes."""
-    print_pairs(found, console)
-    print_overlaps(found, console)
-    print_fits(found, console)
+    if any(row.traffic is not None or row.overlap for row in found):
+        print_pairs(found, console)
+        print_overlaps(found, console)
+        print_fits(found, console)
 
 
 def name_rows(found: Sequence[Row]) -> str:
@@ -187,8 +191,9 @@ def name_rows(found: Sequence[Row]) -> str:
 
 def print_doubts(found: Sequence[Row], console: Console, name: RowNamer = name_rows) -> None:
     _print_cautions(found, console, name)
-    print_stragglers(found, console, name)
-    print_above_link(found, console, name)
+    if any("ranks" in row.params for row in found):
+        print_stragglers(found, console, name)
+        print_above_link(found, console, name)
     # A reader could take the time of a default schedule for what the chip can do.
     ran = list(dict.fromkeys(row.backend for row in found if row.timings))
     if ran and all(name.startswith(_NAIVE) for name in ran):
@@ -203,21 +208,11 @@ def reasons_of(row: Row) -> list[str]:
     return [f"{row.status}: {row.reason}", *notes] if row.reason else notes
 
 
-def _print_checks(found: Sequence[Row], console: Console) -> None:
-    scaled = sum(row.verified == "scaled" for row in found)
-    if scaled:
-        console.print(
-            Text(f"{count_noun(scaled, 'case')} of {len(found)} verified at a smaller size: too large in full")
-        )
-    checks = [row.record.verification for row in found if row.verified == "none"]
-    for why, count in Counter(check.note for check in checks if check).items():
-        console.print(Text(f"{count_noun(count, 'case')} of {len(found)} not verified: {why}"))
-
-
 def _print_reasons(found: Sequence[Row], console: Console) -> None:
-    """Print each reason once, in the colour of the status with which it begins."""
+    """Print each reason once, in the colour of the status with which it begins. Why rows are unchecked is counted
+    elsewhere."""
     reasons: dict[str, list[Row]] = {}
-    for row in found:
+    for row in (row for row in found if row.status != "unchecked"):
         for reason in reasons_of(row):
             reasons.setdefault(reason, []).append(row)
     several = len({row.backend for row in found}) > 1
@@ -227,16 +222,6 @@ def _print_reasons(found: Sequence[Row], console: Console) -> None:
         on = f" on {', '.join(dict.fromkeys(row.backend for row in affected))}" if several else ""
         style = STYLES.get(reason.partition(":")[0], "")
         console.print(Text(f"{name_rows(affected)}{on}: {reason}", style=style), soft_wrap=True)
-
-
-def _print_profiles(found: Sequence[Row], console: Console) -> None:
-    """Print the files of profiles; their content is in the JSON."""
-    profiles = [profile for row in found for record in row.records for profile in record.profiles]
-    for name in dict.fromkeys(profile.profiler for profile in profiles):
-        files = list(dict.fromkeys(profile.file for profile in profiles if profile.profiler == name))
-        more = f" and {count_noun(len(files) - 1, 'more file')}" if len(files) > 1 else ""
-        cases = sum(any(p.profiler == name for record in row.records for p in record.profiles) for row in found)
-        console.print(Text(f"{name} profile of {count_noun(cases, 'case')}: {files[0]}{more}"), soft_wrap=True)
 
 
 def _print_cautions(found: Sequence[Row], console: Console, name: RowNamer) -> None:

@@ -24,6 +24,7 @@ from opmark.report.console.table import DOUBTFUL, STYLES, gigabytes, print_lines
 from opmark.schema import Record
 from opmark.schema.case import content_id
 from opmark.schema.measurement import PREEMPTED
+from opmark.schema.record import MEASURED
 
 
 class WayColumn(NamedTuple):
@@ -209,12 +210,14 @@ def _cell(line: CaseLine, column: WayColumn) -> TableCell:
     summary = row.summary(key) if key else None
     status = row.status
     compiling = _compiling_text(row, key)
-    if summary is None or key is None or status != "ok":
-        return TableCell(status, "", compiling if status == "ok" else "", STYLES[status])
+    if summary is None or key is None or status not in MEASURED:
+        return TableCell(status, "", compiling if status in MEASURED else "", STYLES[status])
     scale, name = units.small_unit(summary.median, unit_of(key[0]))
     best = column == line.best
     quantity = "" if line.key else f" {key[0]}"
     number = f"{units.significant(summary.median / scale)} {name}{quantity}"
+    timing = next(timing for timing in row.timings if timing.key == key)
+    number = f"({number})" if timing.disturbed else number
     doubt = _doubt_marks(row)
     style = "bold red" if "!!" in doubt else "bold green" if best else DOUBTFUL if "!" in doubt else ""
     return TableCell(number, (FASTEST if best else "") + doubt, compiling, style)
@@ -229,7 +232,8 @@ def _compiling_text(row: Row, key: Key | None) -> str:
 
 
 def _doubt_marks(row: Row) -> str:
-    sign = {"scaled": SCALED, "none": UNCHECKED, "": UNCHECKED}.get(row.verified, "")
+    unchecked = row.status == "unchecked" or row.verified in ("none", "")
+    sign = UNCHECKED if unchecked else SCALED if row.verified == "scaled" else ""
     return sign + ("!!" if PREEMPTED in row.cautions else "!" if row.cautions else "")
 
 
@@ -362,11 +366,11 @@ def _explain_signs(found: Sequence[CaseLine], cells: Sequence[Mapping[WayColumn,
     if any(SCALED in cell.marks for cell in used):
         yield f"{SCALED} verified at a smaller size: too large in full"
     if any(UNCHECKED in cell.marks for cell in used):
-        checks = [row.record.verification for line in found for row in line.cells.values() if row.status == "ok"]
+        checks = [row.record.verification for line in found for row in line.cells.values() if row.timings]
         notes = dict.fromkeys(check.note for check in checks if check and check.checked == "none" and check.note)
-        yield f"{UNCHECKED} not verified, and not in the race" + (f": {'; '.join(notes)}" if notes else "")
+        yield f"{UNCHECKED} unchecked: not verified, and not in the race" + (f": {'; '.join(notes)}" if notes else "")
     if any("!!" in cell.marks for cell in used):
-        yield "!! the number is the scheduler's and not the operator's: not in the race"
+        yield "(...) !! disturbed: the number is the scheduler's and not the operator's, and not in the race"
 
 
 def _print_reasons(found: Sequence[CaseLine], names: ColumnHeads, console: Console) -> None:

@@ -16,7 +16,8 @@ from rich.text import Text
 from opmark import units
 from opmark.report.text import harmless, printable
 
-STYLES = {"ok": "green", "wrong": "bold red", "error": "red", "timeout": "red", "oom": "red", "skipped": "yellow"}
+STYLES = {"ok": "green", "unchecked": "yellow", "disturbed": "bold red", "wrong": "bold red", "error": "red",
+          "timeout": "red", "oom": "red", "skipped": "yellow"}  # fmt: skip
 
 DOUBTFUL = "yellow"
 """Colour of rows with a caution, which also have a `!`."""
@@ -139,16 +140,14 @@ def align_columns(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
 
 def aligned_cells(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> list[Sequence[str]]:
     """Return the cells of the lines, padded to the width of their columns."""
-    columns = [_pad(*column) for column in zip(zip(*lines, strict=True), right, strict=True)]
+    columns = []
+    for column, to_the_right in zip(zip(*lines, strict=True), right, strict=True):
+        widths = list(map(_width, column))
+        most = max(widths)
+        blanks = (" " * (most - width) for width in widths)
+        cells = zip(blanks, column, strict=True)
+        columns.append([blank + cell if to_the_right else cell + blank for blank, cell in cells])
     return list(zip(*columns, strict=True))
-
-
-def _pad(column: Sequence[str], to_the_right: bool) -> list[str]:
-    widths = list(map(_width, column))
-    most = max(widths)
-    blanks = (" " * (most - width) for width in widths)
-    cells = zip(blanks, column, strict=True)
-    return [blank + cell if to_the_right else cell + blank for blank, cell in cells]
 
 
 def widths_of(lines: Sequence[Sequence[str]]) -> list[int]:

@@ -26,10 +26,9 @@ from opmark.report.summary import (
     describe_progress,
     doubts,
     facts_of,
-    failed_groups,
+    group_by_reason,
     run_name,
     sentence,
-    skipped_groups,
 )
 from opmark.report.text import printable
 from opmark.schema.comparison import CheckedCase, CheckResult, Compared, Pairing
@@ -252,7 +251,7 @@ def _add_comparison(written: _LimitedText, versus: Versus) -> None:
 
 def _add_run(written: _LimitedText, part: RunSection) -> None:
     run_view = part.run_view
-    failed = failed_groups(run_view.rows, _NOWHERE)
+    failed = group_by_reason((row for row in run_view.rows if row.failed), _NOWHERE)
     doubtful = (
         describe_progress(run_view) or not any(row.usable for row in run_view.rows) or _note_preempted(run_view.rows)
     )
@@ -302,7 +301,7 @@ def _tables(part: RunSection) -> Iterator[Table]:
     if found := doubts(run_view, _NOWHERE):
         lines = [[one.code, str(one.total), one.message, "; ".join(one.hints)] for one in found]
         yield "Cautions", ("code", "cases", "for example", "what to do"), lines
-    if skipped := skipped_groups(run_view.rows, _NOWHERE):
+    if skipped := group_by_reason((row for row in run_view.rows if row.status == "skipped"), _NOWHERE):
         lines = [[group.first, str(group.total)] for group in skipped]
         yield f"{sum(group.total for group in skipped)} skipped", ("reason", "cases"), lines
     yield "Run", ("", "value"), [[pair.name, pair.value] for pair in about(run_view)]

@@ -97,7 +97,7 @@ def _timing_cells(row: Row, timing: Timing) -> dict[str, Any]:
         "fastest": summary.fastest, "noise": summary.noise, "samples": summary.samples, "calls": first.calls,
         "cycles": summary.cycles, "timer": first.timer, "cautions": ",".join(timing.cautions),
     }  # fmt: skip
-    if timing.unit == "s" and timing.quantity not in NO_WORK and row.traffic is None:
+    if timing.unit == "s" and timing.quantity not in NO_WORK and row.traffic is None and not timing.disturbed:
         work = rates(row.record.cost, summary.median)
         found["bytes_per_second"] = None if row.view else work.bytes_per_second
         found["flops_per_second"] = work.flops_per_second

@@ -10,12 +10,11 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from opmark import units
-from opmark.report.charts.svg.document import Numbers, numbers, svg
-from opmark.report.charts.svg.kinds import identifier
-from opmark.report.charts.svg.scale import left_out
+from opmark.report.charts.svg.picture import identifier, svg
+from opmark.report.charts.svg.scale import NO_NUMBER, format_exactly, select_marks
 from opmark.report.charts.svg.text import clean, safe, shorten, text, width
 from opmark.report.html.templates import asset
-from opmark.schema.chart import Chart
+from opmark.schema.chart import Axis, Chart
 
 _RIGHT = ' class="n"'
 _LEFT = "left out: "
@@ -46,57 +45,106 @@ def figure(chart: Chart, href: Callable[[str], str], style: FigureStyle = _DEFAU
     `svg`."""
     name, h = identifier(chart), f"h{style.level}"
     label = safe(", ".join(filter(None, (chart.title, style.of))))
-    return Markup("".join([
-        f'<figure class="chart chart-{chart.kind}" id="{name}">',
-        f'<figcaption><{h} id="{name}-title">{safe(chart.title)}</{h}>',
-        f'<p id="{name}-about">{safe(chart.about)}</p>{"".join(_notes(chart))}</figcaption>',
-        f'<div class="drawing" tabindex="0" role="group" aria-label="{label}: {_KEYS}">{svg(chart)}</div>',
-        *_numbers(label, numbers(chart), href, paper=style.paper),
-        "</figure>",
-    ]))  # fmt: skip
-
-
-def _notes(chart: Chart) -> Iterator[str]:
-    missing = left_out(chart)
-    undrawn = [f"{units.count_noun(missing, 'mark')} not drawn: no place on such an axis"] if missing else []
+    missing = count_undrawn(chart)
     left = [note.removeprefix(_LEFT) for note in chart.notes if note.startswith(_LEFT)]
-    others = [note for note in chart.notes if not note.startswith(_LEFT)]
-    if notes := [*others, *([_LEFT + "; ".join(left)] if left else []), *undrawn]:
-        yield '<ul class="chart-notes">'
-        yield from (f"<li>{safe(note)}</li>" for note in notes)
-        yield "</ul>"
-
-
-def _numbers(label: str, found: Numbers, href: Callable[[str], str], *, paper: bool) -> Iterator[str]:
+    notes = [note for note in chart.notes if not note.startswith(_LEFT)]
+    notes += [_LEFT + "; ".join(left)] if left else []
+    notes += [f"{units.count_noun(missing, 'mark')} not drawn: no place on such an axis"] if missing else []
+    listed = "".join([f"<li>{safe(note)}</li>" for note in notes])
+    found = numbers(chart)
     count = units.count_noun(len(found.rows), "row")
-    if paper and len(found.rows) > ON_PAPER:
-        yield f'<p class="muted">Its numbers are {count}: a report in HTML has them.</p>'
-        return
-    yield f'<details class="numbers"{" open" if paper else ""}><summary>Numbers ({count})</summary>'
-    yield f'<div class="scroll" tabindex="0" role="region" aria-label="Numbers: {label}">'
-    yield from _table(found, href)
-    yield "</div></details>"
+    if style.paper and len(found.rows) > ON_PAPER:
+        table = f'<p class="muted">Its numbers are {count}: a report in HTML has them.</p>'
+    else:
+        table = (
+            f'<details class="numbers"{" open" if style.paper else ""}><summary>Numbers ({count})</summary>'
+            f'<div class="scroll" tabindex="0" role="region" aria-label="Numbers: {label}">'
+            f"{_draw_table(found, href)}</div></details>"
+        )
+    return Markup(
+        f'<figure class="chart chart-{chart.kind}" id="{name}">'
+        f'<figcaption><{h} id="{name}-title">{safe(chart.title)}</{h}>'
+        f'<p id="{name}-about">{safe(chart.about)}</p>{f"""<ul class="chart-notes">{listed}</ul>""" if notes else ""}'
+        "</figcaption>"
+        f'<div class="drawing" tabindex="0" role="group" aria-label="{label}: {_KEYS}">{svg(chart)}</div>'
+        f"{table}</figure>"
+    )
 
 
-def _table(found: Numbers, href: Callable[[str], str]) -> Iterator[str]:
-    """Yield the parts of a table without a template, which takes seconds for ten thousand rows."""
-    yield "<table><thead><tr>"
+def count_undrawn(chart: Chart) -> int:
+    """Return the number of marks that are in the table and not in the picture."""
+    return len(chart.marks()) - sum(len(kept.marks) for kept in select_marks(chart))
+
+
+def _draw_table(found: Numbers, href: Callable[[str], str]) -> str:
+    """Return a table, made without a template, which takes seconds for ten thousand rows."""
+    heads = zip(found.head, found.words, strict=True)
+    parts = ["<table><thead><tr>"]
+    parts += [f'<th scope="col"{"" if words else _RIGHT}>{escape(head)}</th>' for head, words in heads]
+    parts.append("</tr></thead><tbody>")
     open_cell = ["<td>" if words else '<td class="n">' for words in found.words]
-    for head, words in zip(found.head, found.words, strict=True):
-        yield f'<th scope="col"{"" if words else _RIGHT}>{escape(head)}</th>'
-    yield "</tr></thead><tbody>"
     for cells, link in found.rows:
         first = escape(cells[0])
         address = href(link) if link else ""
-        yield (
-            f'<tr><th scope="row"><a href="{safe(address)}">{first}</a></th>'
-            if address
-            else (f'<tr><th scope="row">{first}</th>')
-        )
-        for opened, cell in zip(open_cell[1:], cells[1:], strict=True):
-            yield f"{opened}{escape(cell)}</td>"
-        yield "</tr>"
-    yield "</tbody></table>"
+        first = f'<a href="{safe(address)}">{first}</a>' if address else first
+        parts.append(f'<tr><th scope="row">{first}</th>')
+        parts += [f"{opened}{escape(cell)}</td>" for opened, cell in zip(open_cell[1:], cells[1:], strict=True)]
+        parts.append("</tr>")
+    parts.append("</tbody></table>")
+    return "".join(parts)
+
+
+# The numbers of a chart as a table of text, for readers who copy them or do not see the picture.
+
+_DIGITS = 4
+_FINE = 5
+"""Digits of samples, which differ little from each other."""
+_UNKNOWN = "unknown"
+
+
+class NumberRow(NamedTuple):
+    cells: tuple[str, ...]
+    link: str
+    """Key of the item that it is of, or empty."""
+
+
+class Numbers(NamedTuple):
+    head: tuple[str, ...]
+    rows: list[NumberRow]
+    """One for each mark: the number of a row is that of its mark in the picture."""
+    words: tuple[bool, ...]
+    """Which columns are words, not numbers."""
+
+
+def numbers(chart: Chart) -> Numbers:
+    """Return the table, with only those columns that say something. Names that go downwards are read first."""
+    pairs = chart.marks()
+    marks = [mark for _, mark in pairs]
+    digits = _FINE if chart.kind == "samples" else _DIGITS
+    columns: list[tuple[str, bool, list[str]]] = []
+    if any(mark.label for mark in marks):
+        columns.append(("of", True, [clean(mark.label or series.name) for series, mark in pairs]))
+    if len(chart.series) > 1:
+        columns.append(("series", True, [clean(series.name) for series, _ in pairs]))
+    axes: list[tuple[Axis, list[float | None]]] = [(chart.x, [m.x for m in marks]), (chart.y, [m.y for m in marks])]
+    if chart.kind in ("bars", "heatmap"):
+        axes.reverse()
+    if chart.values is not None:
+        axes.append((chart.values, [mark.value for mark in marks]))
+    for axis, values in axes:
+        texts = [NO_NUMBER if value is None else format_exactly(value, axis, digits) for value in values]
+        columns.append((clean(axis.title) or "value", axis.scale == "category", [clean(text) for text in texts]))
+    axis = chart.x if chart.kind == "bars" else chart.y
+    for head, ends in (("from", [mark.low for mark in marks]), ("to", [mark.high for mark in marks])):
+        if any(end is not None or mark.unsure for end, mark in zip(ends, marks, strict=True)):
+            both = zip(ends, marks, strict=True)
+            texts = [_UNKNOWN if mark.unsure else format_exactly(end, axis, digits) for end, mark in both]
+            columns.append((head, False, texts))
+    if any(mark.note for mark in marks):
+        columns.append(("note", True, [clean(mark.note) for mark in marks]))
+    cells = zip(*(texts for _, _, texts in columns), strict=True)
+    rows = [NumberRow(own, mark.link) for own, mark in zip(cells, marks, strict=True)]
+    return Numbers(tuple(head for head, _, _ in columns), rows, tuple(words for _, words, _ in columns))
 
 
 # Charts as an SVG file of its own: one below the other, on white, without external styles.

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,10 @@ from opmark.report.summary import (
     describe_progress,
     doubts,
     facts_of,
-    failed_groups,
-    item_anchors,
+    group_by_reason,
     keys,
     run_name,
     sentence,
-    skipped_groups,
 )
 from opmark.report.text import printable
 from opmark.schema.chart import Chart
@@ -58,12 +56,15 @@ def page(content: Content, *, paper: bool = False) -> str:
     """Return the report. `paper`: parts that a reader can unfold on a screen are unfolded, within limits."""
     style = "\n".join(map(asset, _STYLES))
     first, script = asset("theme.js"), "\n".join(map(asset, _SCRIPTS))
-    title = printable(content.title) or make_title(content)
-    places = [item_anchors(number, part) for number, part in enumerate(content.parts, 1)]
+    places = [
+        ItemAnchors(number, frozenset(row.key for row in part.run_view.rows))
+        for number, part in enumerate(content.parts, 1)
+    ]
     several = len(content.parts) > 1 or bool(content.comparisons)
     return templates().get_template("report.html").render(
-        title=title,
-        policy=policy([style], [first, script]),
+        title=printable(content.title) or make_title(content),
+        policy=f"default-src 'none'; style-src {source_hash(style)}; script-src {source_hash(first)} "
+        f"{source_hash(script)}; img-src data:; base-uri 'none'; form-action 'none'",
         style=Markup(style),
         first=Markup(first),
         script=Markup(script),
@@ -71,7 +72,9 @@ def page(content: Content, *, paper: bool = False) -> str:
         several=several,
         comparisons=[_versus(n, one, content, places, paper=paper) for n, one in enumerate(content.comparisons, 1)],
         parts=[
-            _part(part, place, _figure_style(part, several=several, paper=paper))
+            # With several runs, each has a heading above its figures.
+            _part(part, place, FigureStyle(4, f"run {run_name(part.run_view)}", paper) if several
+                  else FigureStyle(paper=paper))
             for part, place in zip(content.parts, places, strict=True)
         ],
     )  # fmt: skip
@@ -85,12 +88,6 @@ def make_title(content: Content) -> str:
     return ", ".join(run_name(part.run_view) for part in content.parts)
 
 
-def policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
-    sources = {"style-src": styles, "script-src": scripts}
-    allowed = "; ".join(f"{name} {' '.join(map(source_hash, texts))}" for name, texts in sources.items())
-    return f"default-src 'none'; {allowed}; img-src data:; base-uri 'none'; form-action 'none'"
-
-
 def _versus(
     number: int, versus: Versus, content: Content, places: Sequence[ItemAnchors], *, paper: bool
 ) -> dict[str, Any]:
@@ -99,17 +96,22 @@ def _versus(
         of=printable(f"{compared.a} → {compared.b}") if len(content.comparisons) > 1 else "", paper=paper
     )
     links: dict[Any, str] = {}
+    by_case: dict[str, str] = {}  # links to rows of B by key, and to the first row of each case
     for part, place in zip(content.parts, places, strict=True):
         if part.run_view.run.id in compared.runs:
             links |= links_of(part, place)
-    by_case = _links_by_case(compared.runs[1], content.parts, places)
+        if part.run_view.run.id == compared.runs[1]:
+            for row in reversed(part.run_view.rows):
+                by_case |= {row.case: place.href(row.key), row.key: place.href(row.key)}
     return {
         "id": f"comparison-{number}",
         "name": printable(f"{compared.a} → {compared.b}"),
         "verdicts": verdicts(compared),
         "lines": lines(compared),
         "differences": differences(compared),
-        "figures": [_figure(versus.chart, f"c{number}", by_case, style)] if versus.chart else [],
+        "figures": [_figure(versus.chart, f"c{number}", lambda key: by_case.get(key, ""), style)]
+        if versus.chart
+        else [],
         "table": versus_table(compared, number, links, style.of),
         "only": [
             (side, [printable(one) for one in lone]) for side, lone in zip("AB", compared.only, strict=True) if lone
@@ -117,24 +119,9 @@ def _versus(
     }
 
 
-def _links_by_case(run: str, parts: Sequence[RunSection], places: Sequence[ItemAnchors]) -> Callable[[str], str]:
-    """Return a function from the key of a row of B, or from a case, to its link."""
-    found: dict[str, str] = {}
-    for part, place in zip(parts, places, strict=True):
-        if part.run_view.run.id == run:
-            for row in reversed(part.run_view.rows):
-                found |= {row.case: place.href(row.key), row.key: place.href(row.key)}
-    return lambda key: found.get(key, "")
-
-
 def _figure(chart: Chart, prefix: str, href: Callable[[str], str], style: FigureStyle) -> Markup:
     """Return a figure; `prefix` makes its id unique, because two runs have figures of the same names."""
     return Markup(compact(figure(replace(chart, id=f"{prefix}-{chart.id}" if prefix else chart.id), href, style)))
-
-
-def _figure_style(part: RunSection, *, several: bool, paper: bool) -> FigureStyle:
-    """Return the style of the figures of a run; with several runs, each has a heading above its figures."""
-    return FigureStyle(4, f"run {run_name(part.run_view)}", paper) if several else FigureStyle(paper=paper)
 
 
 def _part(part: RunSection, place: ItemAnchors, style: FigureStyle) -> dict[str, Any]:
@@ -148,14 +135,14 @@ def _part(part: RunSection, place: ItemAnchors, style: FigureStyle) -> dict[str,
         "sentence": sentence(run_view),
         "unfinished": describe_progress(run_view),
         "about": about(run_view),
-        "failed": failed_groups(run_view.rows, place),
-        "skipped": skipped_groups(run_view.rows, place),
+        "failed": group_by_reason((row for row in run_view.rows if row.failed), place),
+        "skipped": group_by_reason((row for row in run_view.rows if row.status == "skipped"), place),
         "doubts": doubts(run_view, place),
         "numbers": keys(run_view, {row.key: place.href(row.key) for row in run_view.rows}) if run_view.rows else [],
         "facts": facts_of(run_view),
         "figures": [_figure(chart, prefix, place.href, style) for chart in part.charts],
         "table": row_table(run_view.rows, place, style.of, instead=folded) if run_view.rows else Markup(),
-        "each": Markup("".join(_details(part, place, style))) if not folded else Markup(),
+        "each": Markup("") if folded else _details(part, place, style),
         "folded": folded,
         "missing": [printable(title) for title in part.undrawn],
         "few": len(run_view.rows) >= _MANY,
@@ -164,16 +151,18 @@ def _part(part: RunSection, place: ItemAnchors, style: FigureStyle) -> dict[str,
     }
 
 
-def _details(part: RunSection, place: ItemAnchors, style: FigureStyle) -> Iterator[str]:
+def _details(part: RunSection, place: ItemAnchors, style: FigureStyle) -> Markup:
     rows, paper = part.run_view.rows, style.paper
     dots = MOST if len(rows) < _MANY else _FEWER
     prefix = "" if place.number == 1 else f"r{place.number}"
+    found = []
     for number, row in enumerate(rows):
         look = ItemStyle(dots if number < DETAILED else 0, len(rows) < _MANY, paper, style.of)
         large = ""
         if len(rows) <= _LARGE and not paper and row.timings:
             large = str(_figure(samples(row), prefix, place.href, style))
-        yield row_details(row, place, look, large)
+        found.append(row_details(row, place, look, large))
+    return Markup("".join(found))
 
 
 # PDF: a browser of this machine prints the page, with a temporary profile.
@@ -197,7 +186,10 @@ def print_pdf(html: str, browser: Path | None = None, timeout: float = _TIMEOUT)
         folder = Path(name)
         page, made = folder / "report.html", folder / "report.pdf"
         page.write_text(html, encoding="utf-8")
-        output = _run([program, *_flags(folder), f"--print-to-pdf={made}", page.as_uri()], timeout)
+        # Chromium has no sandbox for root; the page runs only its own script.
+        root = ["--no-sandbox"] if getattr(os, "geteuid", lambda: 1)() == 0 else []
+        flags = [*_FLAGS, f"--user-data-dir={folder / 'profile'}", *root]
+        output = _run([program, *flags, f"--print-to-pdf={made}", page.as_uri()], timeout)
         found = made.read_bytes() if made.is_file() else b""
     if not found.startswith(b"%PDF-"):
         raise UserError(f"{program}: ended well but printed no PDF{output}", _OTHER_BROWSER)
@@ -212,30 +204,15 @@ def find_browser(browser: Path | None = None) -> str:
             if found is None:
                 raise UserError(f"{source}: `{name}` is no program that can be started", "the path of a browser")
             return found
-    found = next((path for path in _find_installed()), None)
-    if found is None:
+    apps = [Path("/Applications") / f"{app}.app" / "Contents" / "MacOS" / app for app in _APPS]
+    installed = [*filter(None, map(shutil.which, NAMES)), *(str(path) for path in apps if path.is_file())]
+    if not installed:
         raise UserError(
             "a PDF is printed by a browser, and none was found: looked for " + ", ".join(NAMES),
             f"install chromium, or name another by --browser PATH or ${VARIABLE}; "
             "--format html can be printed from any browser",
         )
-    return found
-
-
-def _find_installed() -> Iterator[str]:
-    for name in NAMES:
-        if found := shutil.which(name):
-            yield found
-    for app in _APPS:
-        path = Path("/Applications") / f"{app}.app" / "Contents" / "MacOS" / app
-        if path.is_file():
-            yield str(path)
-
-
-def _flags(folder: Path) -> list[str]:
-    """Return the options of the browser. Chromium has no sandbox for root; the page runs only its own script."""
-    root = ["--no-sandbox"] if getattr(os, "geteuid", lambda: 1)() == 0 else []
-    return [*_FLAGS, f"--user-data-dir={folder / 'profile'}", *root]
+    return installed[0]
 
 
 def _run(command: list[str], timeout: float) -> str:

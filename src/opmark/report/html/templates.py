@@ -67,10 +67,7 @@ _QUOTED = re.compile(r' (class|scope|data-i|cx|cy|r|href)="([\w.#-]+)"(?=[ >]|(/
 
 
 def compact(markup: str) -> str:
-    """Return markup without optional parts. Its texts are escaped, so that everything that looks like a tag is one."""
-    return _QUOTED.sub(_plain, _CLOSING.sub("", markup))
-
-
-def _plain(found: re.Match[str]) -> str:
-    """Return an attribute without quotes; a space keeps a following slash from becoming part of the value."""
-    return f" {found[1]}={found[2]}" + (" " if found[3] else "")
+    """Return markup without optional parts. Its texts are escaped, so that everything that looks like a tag is one. A
+    space keeps a slash from becoming part of a value without quotes."""
+    plain = _CLOSING.sub("", markup)
+    return _QUOTED.sub(lambda found: f" {found[1]}={found[2]}" + (" " if found[3] else ""), plain)

@@ -29,8 +29,8 @@ from opmark.schema.messages import Side
 from opmark.schema.run import short_revision
 
 _WAYS = (
-    "as in --backend torch-cpu,numpy-cpu; --python A,B; --threads 1,2; --env VAR=1; --rev HEAD~1; or --same, a thing "
-    "with itself"
+    "as in --backend torch-cpu,numpy-cpu; --impl torch,kernels.py:softmax; --python A,B; --threads 1,2; --env VAR=1; "
+    "--rev HEAD~1; or --same, a thing with itself"
 )
 
 
@@ -39,6 +39,7 @@ class SideOptions:
     """The options of a comparison. Exactly one of them makes two sides."""
 
     backend: Sequence[str] = ()
+    impl: Sequence[str] = ()
     python: Sequence[str] = ()
     threads: Sequence[int] = ()
     env: Sequence[str] = ()
@@ -53,8 +54,11 @@ class SideOptions:
 def make_sides(options: SideOptions, cases: Sequence[Case]) -> Iterator[tuple[Side, Side]]:
     """Sides A and B. Revisions that had to be checked out for them are removed afterwards."""
     backends, pythons, threads = _choose(options, cases)
-    what = _find_difference(options, {"--backend": backends, "--python": pythons, "--threads": threads})
-    plain = _plain_sides(backends, pythons, threads)
+    several = {"--backend": backends, "--impl": options.impl, "--python": pythons, "--threads": threads}
+    what = _find_difference(options, several)
+    plain = _plain_sides(backends, pythons, threads, options.impl)
+    if what == "--impl":
+        plain = [replace(side, name=side.implementation) for side in plain]
     if what == "--threads":
         plain = [replace(side, name=f"{side.backend} ×{side.threads}") for side in plain]
     if len(plain) == 2:
@@ -71,10 +75,11 @@ def make_sides(options: SideOptions, cases: Sequence[Case]) -> Iterator[tuple[Si
 def one_side(options: SideOptions, cases: Sequence[Case]) -> Side:
     """The only side, where no option may have two values."""
     backends, pythons, threads = _choose(options, cases)
-    for option, several in (("--backend", backends), ("--python", pythons), ("--threads", threads)):
+    named = (("--backend", backends), ("--impl", options.impl), ("--python", pythons), ("--threads", threads))
+    for option, several in named:
         if len(several) > 1:
             raise UserError(f"{option}: expected one, got {len(several)}: {', '.join(map(str, several))}")
-    (side,) = _plain_sides(backends, pythons, threads)
+    (side,) = _plain_sides(backends, pythons, threads, options.impl)
     return side
 
 
@@ -85,9 +90,13 @@ def _choose(options: SideOptions, cases: Sequence[Case]) -> tuple[list[str], lis
     return backends, list(dict.fromkeys(options.python)), list(dict.fromkeys(options.threads)) or [default_threads()]
 
 
-def _plain_sides(backends: Sequence[str], pythons: Sequence[str], threads: Sequence[int]) -> list[Side]:
+def _plain_sides(
+    backends: Sequence[str], pythons: Sequence[str], threads: Sequence[int], impl: Sequence[str]
+) -> list[Side]:
     names, _ = select_backends(backends, pythons)
-    return [Side(name, name, count) for name in names for count in threads]
+    return [
+        Side(name, name, count, implementation=one) for name in names for one in impl or ("",) for count in threads
+    ]  # fmt: skip
 
 
 def _find_difference(options: SideOptions, values: dict[str, Sequence[object]]) -> str:

@@ -14,6 +14,7 @@ from opmark.runner.session import Job, run_group, start_workers
 from opmark.runner.supervisor import WorkerOptions
 from opmark.schema import Record
 from opmark.schema.messages import Side
+from opmark.schema.record import MEASURED
 from opmark.stats.verdict import STAGES
 
 
@@ -70,7 +71,7 @@ def run_turns(
                 return
             for side, record in _run_pair(pair, until, left, sides, plans, schedule):
                 yield side, record
-                if record.status != "ok":
+                if record.status not in MEASURED:  # of a disturbed process, more pairs take the place
                     left = left - {record.task.case.id}
             longest = max(longest, schedule.clock() - began)
             pair += 1

@@ -28,7 +28,7 @@ from opmark.runner.profilers.program import Ended, run_to_end
 from opmark.runner.worker_process import environ_for
 from opmark.schema import KernelMetrics, Profile, Record, Task
 from opmark.schema.messages import ProfileBatch, ProfileTask, ProfileTaskResult
-from opmark.schema.record import NO_PROFILE, PARTLY
+from opmark.schema.record import MEASURED, NO_PROFILE, PARTLY
 
 DEFAULT_FOLDER = "opmark-profiles"
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
@@ -98,7 +98,7 @@ def arguments_in(path: Path) -> tuple[str, ...]:
 def is_profiled(record: Record) -> bool:
     """Whether a record gets a profile. The first of several processes stands for all; a case of several ranks is left
     out, since a profiler watches one process."""
-    return record.status == "ok" and record.task.settings.process == 0 and not rank_count(record.task.case)
+    return record.status in MEASURED and record.task.settings.process == 0 and not rank_count(record.task.case)
 
 
 class ProfileQueue:

@@ -31,7 +31,7 @@ from opmark.schema.messages import (
     decode_reply,
     encode,
 )
-from opmark.schema.record import utc_now
+from opmark.schema.record import MEASURED, utc_now
 from opmark.units import count_noun, seconds
 
 JOIN_TIMEOUT = 60.0
@@ -126,10 +126,10 @@ class RankGroup:
             record = replace(record, started=started, duration=time.perf_counter() - since)
         if death or not all(reply.usable for reply in replies.values()):
             self.close()
-        elif record.status == "oom" or (record.status != "ok" and self._info.device != "cpu"):
+        elif record.status == "oom" or (record.status not in MEASURED and self._info.device != "cpu"):
             # Memory may still be held, and the engines of devices do not like to be left by one rank before the others.
             self.close()
-        elif record.status != "ok":
+        elif record.status not in MEASURED:
             self._engine = ""  # it is not known which rank got how far: they join each other anew for the next task
         return replace(record, environment=self._environment)
 
@@ -234,7 +234,7 @@ class RankGroup:
             reply = decode_reply(line)
             assert isinstance(reply, TaskReply)
             found[rank] = reply
-            if reply.record.status != "ok" and not reply.follows:
+            if reply.record.status not in MEASURED and not reply.follows:
                 deadline = min(deadline, time.monotonic() + _GRACE)
         return found, None
 
@@ -312,7 +312,9 @@ def merge_replies(
     if death and death.status != "timeout":
         return Record(task, death.status, death.reason)
     failed = {
-        rank: reply.record for rank, reply in replies.items() if reply.record.status != "ok" and not reply.follows
+        rank: reply.record
+        for rank, reply in replies.items()
+        if reply.record.status not in MEASURED and not reply.follows
     }
     if failed:
         rank, first = next(iter(failed.items()))

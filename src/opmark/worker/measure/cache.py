@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from math import ceil
 from typing import Any
@@ -33,17 +34,12 @@ class LaunchSource:
     """How the caches are kept cold, in words."""
 
     def __post_init__(self) -> None:
-        self._turn = cycle(self.launches)
-
-    def next(self) -> Launch:
-        return next(self._turn)
+        self.rotates = len(self.launches) > 1
+        self.next: Callable[[], Launch] = partial(next, cycle(self.launches))
+        """Returns the launches in turn."""
 
     def some(self, count: int) -> list[Launch]:
         return [self.next() for _ in range(count)]
-
-    @property
-    def rotates(self) -> bool:
-        return len(self.launches) > 1
 
 
 class OutputHolder:

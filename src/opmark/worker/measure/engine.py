@@ -111,7 +111,8 @@ def _sample(sampler: Sampler, rule: Sampling, watch: ConditionsMonitor) -> _Samp
         rows += taken.rows
         firsts += (row[0] for row in taken.rows)
         elapsed += taken.seconds
-        watch.look(len(rows))
+        if watch.has_sensors:
+            watch.look(len(rows))
         if len(rows) >= ask_at or elapsed >= rule.max_time or rule.samples is not None:
             if stop := until.reached(firsts, elapsed):
                 return _SamplingResult(rows, elapsed, stop)

@@ -74,6 +74,11 @@ class Instruments:
         """Bytes in use now, above which the peak of memory is counted."""
         return self.memory.start() if self.memory else 0
 
+    def forget_peak(self) -> None:
+        """Count the peak anew from here on: what making the inputs took for a while is not the operator's."""
+        if self.memory:
+            self.memory.start()
+
     def memory_since(self, baseline: int) -> Memory | None:
         """The peak of memory above a baseline, which `start_memory` gave; None where nothing counts memory."""
         if self.memory is None:
@@ -134,6 +139,7 @@ class ConditionsMonitor:
     """Watches the conditions of measurements over the life of a worker. `begin` and `end` enclose one measurement."""
 
     def __init__(self, sensors: Sensors | None) -> None:
+        self.has_sensors = sensors is not None
         self._sensors = sensors
         self._highest: float | None = None
         self._readings: list[SensorReading] = []
@@ -147,7 +153,7 @@ class ConditionsMonitor:
 
     def look(self, taken: int) -> None:
         """Read the sensors after some samples, unless that would be too soon after the last time."""
-        if self._sensors and time.perf_counter() - self._last >= _BETWEEN_LOOKS:
+        if time.perf_counter() - self._last >= _BETWEEN_LOOKS:
             self._look(taken)
 
     def end(self, taken: int) -> Conditions:
@@ -209,7 +215,10 @@ class ResidentPages:
         self.source = "resident pages" if self._resettable else "resident pages, sampled"
 
     def start(self) -> int:
-        _give_back_freed()
+        # Freed pages go back to the system first: those that the C library keeps would hide the next task's use.
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+        if trim:
+            trim(0)
         if not self._resettable:
             return _resident()
         _CLEAR.write_text(_RESET_PEAK)
@@ -228,11 +237,3 @@ def _kernel_count(key: str) -> int:
         if line.startswith(key):
             return int(line.split()[1]) * 1024
     raise OSError(f"{_STATUS} has no {key}")
-
-
-def _give_back_freed() -> None:
-    """Return freed pages to the system: pages that the C library keeps would hide the next task's use."""
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-    trim = getattr(libc, "malloc_trim", None)
-    if trim:
-        trim(0)

@@ -45,23 +45,13 @@ class Observed(NamedTuple):
 
 
 def cautions(observed: Observed) -> tuple[Caution, ...]:
-    return tuple(_find_cautions(observed))
-
-
-def _find_cautions(observed: Observed) -> Iterator[Caution]:
-    if preempted := list(_check_preemption(observed)):
-        yield from preempted  # what the other checks would say, and advise, does not apply
-        return
-    yield from _check_warm_up(observed)
-    yield from _check_precision(observed)
-    yield from _check_noise(observed)
-    yield from _check_drift(observed)
-    yield from _check_outliers(observed)
-    yield from _check_overhead(observed)
-    yield from _check_records(observed)
-    yield from _check_clocks(observed)
-    if observed.real_clock:
-        yield from _check_disturbance(observed)
+    if preempted := tuple(_check_preemption(observed)):
+        return preempted  # what the other checks would say, and advise, does not apply
+    checks = (
+        _check_warm_up, _check_precision, _check_noise, _check_drift, _check_outliers, _check_overhead,
+        _check_records, _check_clocks, *([_check_disturbance] if observed.real_clock else []),
+    )  # fmt: skip
+    return tuple(caution for check in checks for caution in check(observed))
 
 
 def _check_preemption(observed: Observed) -> Iterator[Caution]:

@@ -12,11 +12,12 @@ from opmark.plugin import Backend, BackendInfo, Exchange, Implementation, Operat
 from opmark.schema import Record, Task, Verification
 from opmark.schema.case import content_id
 from opmark.schema.messages import Command, Joined, JoinFailed, JoinGroup, Listening, Reply, TaskReply
+from opmark.schema.record import MEASURED
 from opmark.worker.preparation import make_inputs, refuse_if_too_large
 from opmark.worker.ranks.outputs import build, compare_on_rank, expected_on_rank, params_to_check
 from opmark.worker.ranks.quantities import RankMeasurement
 from opmark.worker.ranks.sync import InStep, PeerFailed, max_over_ranks, require_same_form
-from opmark.worker.task_runner import Send, TaskRunner, reason_of
+from opmark.worker.task_runner import Send, TaskRunner, reason_of, why_unchecked
 from opmark.worker.verify.outputs import bounds
 
 _LOCAL_SIZE = "LOCAL_WORLD_SIZE"
@@ -64,7 +65,7 @@ class RankTaskRunner(TaskRunner):
 
     def run(self, task: Task) -> Record:
         record = super().run(task)
-        if record.status != "ok":
+        if record.status not in MEASURED:
             gc.collect()  # tracebacks and frames hold on to each other, and to the buffers of what failed
         return replace(record, measurements=()) if self._rank else record  # rank 0 has the samples of all ranks
 
@@ -93,6 +94,7 @@ class RankTaskRunner(TaskRunner):
             inputs = make_inputs(params, task, operator, backend, rank=world_rank)
             exchange = build(params, operator, implementation, backend, peers, inputs)
         exchange = require_same_form(team, exchange)
+        instruments.forget_peak()
         self._call(exchange)
         memory = instruments.memory_since(baseline)
         (peak,) = max_over_ranks(team, [memory.peak if memory else 0])
@@ -116,9 +118,11 @@ class RankTaskRunner(TaskRunner):
                     why = f"verified before timing, wrong after it, with other data: {error.message}"
                     raise WrongResult(why) from None
             verification = replace(verification, after="same")
+        unchecked = why_unchecked(verification, self._info)
         return Record(
             task,
-            "ok",
+            "unchecked" if unchecked else "ok",
+            unchecked,
             measurements=measurements,
             memory=replace(memory, peak=int(peak)) if memory else None,
             verification=verification,
@@ -151,7 +155,10 @@ class RankTaskRunner(TaskRunner):
                 numerics=numbers,
             )
         found = self._verified[key]
-        return replace(found, checked="scaled", params=dict(params)) if scaled else found
+        if not scaled:
+            return found
+        note = "its reference would take too long at this size"
+        return replace(found, checked="scaled", note=note, params=dict(params))
 
     def _call(self, exchange: Exchange) -> None:
         exchange.start()

@@ -7,10 +7,16 @@ from typing import Any
 
 from opmark.errors import WrongResult
 from opmark.plugin import Backend, Exchange, Implementation, Launch, Operator, Params, Peers
+from opmark.plugin.operator import count_elements
 from opmark.schema import Numerics, Task
 from opmark.worker.preparation import make_inputs
 from opmark.worker.verify.accuracy import ArrayErrors
-from opmark.worker.verify.outputs import as_tuple, compare_outputs, scale_down, too_large
+from opmark.worker.verify.outputs import compare_outputs, scale_down, too_large
+from opmark.worker.verify.sampled import estimate_seconds
+from opmark.worker.verify.slices import as_tuple
+
+_MOST_SECONDS = 2.0
+"""Time that a reference over all ranks takes at most."""
 
 
 def build(
@@ -76,4 +82,7 @@ def params_to_check(operator: Operator, params: Params) -> tuple[Params, bool]:
     """(the parameters of the case that is checked, whether it is smaller than the one that is timed): a reference takes
     the inputs of all ranks."""
     ranks = max(2, int(params.get("ranks", 1)))
-    return (scale_down(operator, params, ranks), True) if too_large(operator, params, ranks) else (params, False)
+    seconds = ranks * estimate_seconds(operator.cost(params).flops or 0, count_elements(operator, params))
+    if too_large(operator, params, ranks) and seconds > _MOST_SECONDS:
+        return scale_down(operator, params, ranks), True
+    return params, False

@@ -17,6 +17,7 @@ are hundreds of times smaller than its value.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,10 +26,12 @@ from opmark.errors import WrongResult
 from opmark.plugin.operator import growth
 from opmark.schema import Numerics
 
-_DIRECTIONS = 4
+DIRECTIONS = 4
 _STEP = 2e-5
 _FIVE_POINTS = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))
-EVALUATIONS = _DIRECTIONS * len(_FIVE_POINTS)
+POINTS = len(_FIVE_POINTS)
+"""Number of evaluations of the reference for one direction."""
+EVALUATIONS = DIRECTIONS * POINTS
 """Number of evaluations of the reference for the gradient of one input."""
 # Error of the difference itself: its truncation relative to the slope, and its rounding relative to what it adds up.
 _TRUNCATION = 1e-7
@@ -59,6 +62,7 @@ def check_gradients(
     seeds: Sequence[Any],
     relative: float,
     direction: Direction = any_direction,
+    directions: int = DIRECTIONS,
     *,
     factor: float = 1.0,
     spacing: float = 0.0,
@@ -82,7 +86,7 @@ def check_gradients(
         scatter = _SCATTER * factor * (relative + _TRUNCATION) * growth(4 * found.outputs / max(1, gradient.size))
         shared = _SHARED * relative + _TRUNCATION
         left = _ROUNDING + relative * (_LEFT_OF_SUM if found.outputs > gradient.size else _LEFT)
-        for way in _directions(direction, name, generator, inputs[name], gradient):
+        for way in islice(_directions(direction, name, generator, inputs[name], gradient), directions):
             terms = gradient * way
             scale = float(np.sqrt(np.square(terms).sum()))
             total, expected = float(terms.sum()), found.along(name, way)
@@ -101,9 +105,10 @@ def check_gradients(
 def _directions(
     direction: Direction, name: str, generator: np.random.Generator, array: Any, gradient: Any
 ) -> Iterator[Any]:
-    """Yield two random directions and two that follow the gradient; a quarter of the last one goes the other way."""
-    for _ in range(_DIRECTIONS // 2):
-        yield (random := direction(name, generator, array))
+    """Yield a random direction, two that follow the gradient, of which the second goes the other way in a quarter of
+    its elements, and another random one."""
+    random = direction(name, generator, array)
+    yield random
     length = -(-gradient.size // _BLOCKS)
     turned = np.where(generator.permutation(_BLOCKS) < _BLOCKS // 4, -1.0, 1.0)
     for blocks in (np.ones(gradient.size), np.repeat(turned, length)[: gradient.size]):
@@ -114,6 +119,7 @@ def _directions(
         # Directions that are not free are combined, each one in the sense in which the gradient grows.
         drawn = [direction(name, generator, array) for _ in range(_count_combined(gradient.size))]
         yield sum(way if (wanted * way).sum() >= 0 else -way for way in drawn) / len(drawn)
+    yield direction(name, generator, array)
 
 
 def _count_combined(size: int) -> int:
@@ -233,6 +239,10 @@ _FORMATS = {
     "float8_e4m3fn": (3, -6),
     "float8_e5m2": (2, -14),
 }
+
+
+ROUNDING = {dtype: 2.0 ** -(digits + 1) / 3**0.5 for dtype, (digits, _) in _FORMATS.items()}
+"""Root mean square of the error of one rounding, relative to a number just above a power of two."""
 
 
 def smallest_spacing(dtype: str) -> float:

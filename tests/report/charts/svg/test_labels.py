@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from opmark.report.charts.svg.document import svg
 from opmark.report.charts.svg.labels import spread
+from opmark.report.charts.svg.picture import svg
 from opmark.schema.chart import Axis, Chart, ChartSeries, Mark, ReferenceLine
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -13,15 +13,14 @@ from opmark.report.charts.svg.scale import (
     Linear,
     Log,
     Places,
-    apart,
-    drawable,
-    exact,
-    fitting,
-    roomy,
-    single,
+    fit_scale,
+    fit_ticks,
+    format_evenly,
+    format_exactly,
+    format_round,
+    is_drawable,
     ticks,
-    titled,
-    together,
+    title_with_unit,
 )
 from opmark.report.charts.svg.text import shorten, width
 from opmark.schema.chart import Axis, Scale, Unit
@@ -35,7 +34,7 @@ def axis(scale: Scale, unit: Unit = "s", names: tuple[str, ...] = ()) -> Axis:
 
 
 def made(scale: Scale, *values: float) -> Linear | Log:
-    found = fitting(axis(scale), values)
+    found = fit_scale(axis(scale), values)
     assert not isinstance(found, Places)
     return found
 
@@ -124,43 +123,43 @@ def test_many_decades_have_few_labels() -> None:
 
 def test_labels_do_not_touch() -> None:
     scale = made("log2", 1, 1 << 30)
-    found = roomy(scale, "B", apart(200, width, 8)).labelled
+    found = fit_ticks(scale, "B", 200, width, 8).labelled
     assert 2 <= len(found) < 6
-    assert apart(200, width, 8)(found)
+    assert all(200 * (b.place - a.place) >= (width(a.text) + width(b.text)) / 2 + 8 for a, b in pairwise(found))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), None, 1e301])
 @pytest.mark.parametrize("scale", ["linear", "log", "log2", "category"])
 def test_what_is_no_number_is_not_drawn(value: float | None, scale: Scale) -> None:
-    assert not drawable(axis(scale, names=("a",)), value)
+    assert not is_drawable(axis(scale, names=("a",)), value)
 
 
 def test_what_has_no_place_on_its_axis_is_not_drawn() -> None:
-    assert drawable(axis("linear"), -1.0)
-    assert not drawable(axis("log"), 0.0)
-    assert not drawable(axis("category", names=("a", "b")), 2)
-    assert drawable(axis("category", names=("a", "b")), 1)
+    assert is_drawable(axis("linear"), -1.0)
+    assert not is_drawable(axis("log"), 0.0)
+    assert not is_drawable(axis("category", names=("a", "b")), 2)
+    assert is_drawable(axis("category", names=("a", "b")), 1)
 
 
 def test_numbers_of_a_table_have_units_and_digits() -> None:
-    assert exact(1.2346e-3, axis("log")) == "1.235 ms"
-    assert exact(65536, axis("log2", "B")) == "64 KiB"
-    assert exact(2.5e12, axis("log", "flop/s")) == "2.500 TFLOP/s"
-    assert exact(0.5, axis("linear", "share")) == "50.0 %"
-    assert exact(1.052, axis("log", "ratio")) == "1.052"
-    assert exact(8, axis("log2", "count")) == "8"
-    assert exact(1, axis("category", "", ("a", "b"))) == "b"
-    assert exact(7, axis("category", "", ("a", "b"))) == "no number"
-    assert exact(float("nan"), axis("log")) == "no number"
-    assert exact(None, axis("log")) == ""
+    assert format_exactly(1.2346e-3, axis("log")) == "1.235 ms"
+    assert format_exactly(65536, axis("log2", "B")) == "64 KiB"
+    assert format_exactly(2.5e12, axis("log", "flop/s")) == "2.500 TFLOP/s"
+    assert format_exactly(0.5, axis("linear", "share")) == "50.0 %"
+    assert format_exactly(1.052, axis("log", "ratio")) == "1.052"
+    assert format_exactly(8, axis("log2", "count")) == "8"
+    assert format_exactly(1, axis("category", "", ("a", "b"))) == "b"
+    assert format_exactly(7, axis("category", "", ("a", "b"))) == "no number"
+    assert format_exactly(float("nan"), axis("log")) == "no number"
+    assert format_exactly(None, axis("log")) == ""
 
 
 def test_a_title_tells_the_unit_that_ticks_do_not() -> None:
-    assert titled(Axis("intensity", "flop/B", "log")) == "intensity (FLOP/B)"
-    assert titled(Axis("intensity in FLOP/B", "flop/B", "log")) == "intensity in FLOP/B"
-    assert titled(axis("log")) == "time"
-    assert single(10.0, "flop/B") == "10"
-    assert together([], "s") == []
+    assert title_with_unit(Axis("intensity", "flop/B", "log")) == "intensity (FLOP/B)"
+    assert title_with_unit(Axis("intensity in FLOP/B", "flop/B", "log")) == "intensity in FLOP/B"
+    assert title_with_unit(axis("log")) == "time"
+    assert format_round(10.0, "flop/B") == "10"
+    assert format_evenly([], "s") == []
 
 
 def test_a_long_name_keeps_its_ends() -> None:

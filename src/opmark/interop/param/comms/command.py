@@ -18,6 +18,7 @@ from opmark.interop.param.comms.rows import QUANTITY, CommsRow
 from opmark.interop.param.results import RecordsInOrder
 from opmark.interop.visible_devices import set_variables
 from opmark.schema import Entry, Record, Workload
+from opmark.schema.record import MEASURED
 from opmark.schema.workload import VERSION
 
 if TYPE_CHECKING:
@@ -155,9 +156,9 @@ class Session:
 
     def _report_connection(self, records: Sequence[Record]) -> None:
         for record in records:
-            self._failed = self._failed or record.status != "ok"
+            self._failed = self._failed or record.status not in MEASURED
             connected = f"{self.request.ranks} ranks are connected through {self.request.place.engine}"
-            self.talk.row(connected if record.status == "ok" else f"--init-only: {record.status}: {record.reason}")
+            self.talk.row(connected if record.status in MEASURED else f"--init-only: {record.status}: {record.reason}")
 
     def _measure(self, entries: list[Entry]) -> Result:
         """Run the entries; each collective of an iteration is one sample."""
@@ -194,7 +195,7 @@ class Session:
 
 
 def _why_failed(records: Sequence[Record]) -> str:
-    found = next((record for record in records if record.status != "ok"), records[0])
+    found = next((record for record in records if record.status not in MEASURED), records[0])
     which = f"{found.task.case.params.get('pattern', '')} " if found.task.case.op == "p2p" else ""
     return f"{which}{found.status}: {found.reason or 'there is no time by the host clock'}"
 

@@ -20,6 +20,7 @@ from opmark.interop.param.comms.collectives import (
 from opmark.interop.param.comms.options import CommsRequest
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Case, Entry, Measurement, Record
+from opmark.schema.record import MEASURED
 from opmark.schema.tensor import sizeof
 from opmark.stats.summary import percentile
 
@@ -172,7 +173,7 @@ def percentiles(values: Sequence[float]) -> Percentiles:
 
 def latency(record: Record) -> Measurement | None:
     """Return the time by the host's clock; None for a failed record."""
-    return record.measurement(QUANTITY) if record.status == "ok" else None
+    return record.measurement(QUANTITY) if record.status in MEASURED else None
 
 
 def figures(row: CommsRow, record: Record) -> CollectiveFigures | None:

@@ -1,13 +1,13 @@
-"""The frame of a plot: grid, ticks with their labels, titles."""
+"""The frame of a plot: grid, ticks with their labels, titles, and the legend."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from opmark.report.charts.svg.marks import Panel, SeriesStyle, sample
-from opmark.report.charts.svg.scale import Places, Scaled, Ticks, apart, names, roomy, titled
+from opmark.report.charts.svg.marks import SeriesStyle, draw_marker
+from opmark.report.charts.svg.scale import Panel, Places, Scaled, Ticks, fit_ticks, names, title_with_unit
 from opmark.report.charts.svg.text import SIZE, clean, shorten, text, width
 from opmark.schema.chart import Axis, ChartSeries
 
@@ -33,15 +33,11 @@ class Beneath(NamedTuple):
     """How far the first of them goes to the left of its tick."""
 
 
-def beneath(scale: Scaled, axis: Axis, length: float) -> Beneath:
-    if isinstance(scale, Places):
-        return _names_beneath(scale, length)
-    found = roomy(scale, axis.unit, apart(length, lambda words: width(words, SMALL), _GAP))
-    return Beneath(found, False, 20.0)
-
-
-def _names_beneath(scale: Places, length: float) -> Beneath:
-    """Level where they fit, turned where not, and only every so many where even that is too close."""
+def place_beneath(scale: Scaled, axis: Axis, length: float) -> Beneath:
+    """Place the labels under the picture. Names are level if they fit, else turned; if even turned ones are too close,
+    only every so many are written."""
+    if not isinstance(scale, Places):
+        return Beneath(fit_ticks(scale, axis.unit, length, lambda words: width(words, SMALL), _GAP), False, 20.0)
     cleaned = Places(tuple(shorten(name, _LONGEST, SMALL) for name in scale.names))
     step_length = length / max(1, len(scale.names))
     widest = max((width(name, SMALL) for name in cleaned.names), default=0.0)
@@ -53,75 +49,58 @@ def _names_beneath(scale: Places, length: float) -> Beneath:
     return Beneath(Ticks(names(cleaned, step), []), True, 14.0 + widest * math.sin(angle), reach)
 
 
-def beside(scale: Scaled, axis: Axis, length: float) -> tuple[Ticks, float]:
-    """Labels to the left of the picture, and the room that they need."""
+def place_beside(scale: Scaled, axis: Axis, length: float) -> tuple[Ticks, float]:
+    """Return the labels to the left of the picture, and the room that they need."""
     if isinstance(scale, Places):
         step = max(1, math.ceil(_LINE * len(scale.names) / max(1.0, length)))
         found = Ticks([t._replace(text=shorten(t.text, _WIDEST, SMALL)) for t in names(scale, step)], [])
     else:
-        found = roomy(scale, axis.unit, apart(length, lambda _: SMALL, _GAP))
+        found = fit_ticks(scale, axis.unit, length, lambda _: SMALL, _GAP)
     return found, max((width(tick.text, SMALL) for tick in found.labelled), default=0.0) + 12
 
 
-def grid(panel: Panel, across: Ticks | None, up: Ticks | None) -> Iterator[str]:
-    """Thin lines first; of a category axis there are none."""
-    thin = _lines(panel, across.between if across else [], up.between if up else [])
-    thick = _lines(panel, _places(across), _places(up))
-    if thin:
-        yield f'<path class="grid minor" d="{thin}"/>'
-    if thick:
-        yield f'<path class="grid" d="{thick}"/>'
+def draw_frame(panel: Panel, across: Ticks, up: Ticks | None) -> str:
+    """Return the grid, thin lines first, and the two axes. A category axis has no grid: its ticks are None."""
+    nothing = Ticks([], [])
+    thin = across.between, (up or nothing).between
+    thick = [tick.place for tick in across.labelled], [tick.place for tick in (up or nothing).labelled]
+    top, foot, left, right = panel.top, panel.bottom, panel.left, panel.right
+    found = ""
+    for classes, (upright, level) in (("grid minor", thin), ("grid", thick)):
+        path = "".join(f"M{panel.across(place):.1f} {top:.1f}V{foot:.1f}" for place in upright)
+        path += "".join(f"M{left:.1f} {panel.up(place):.1f}H{right:.1f}" for place in level)
+        found += f'<path class="{classes}" d="{path}"/>' if path else ""
+    return f'{found}<path class="axis" d="M{left:.1f} {top:.1f}V{foot:.1f}H{right:.1f}"/>'
 
 
-def frame(panel: Panel) -> str:
-    """The two axes."""
-    return f'<path class="axis" d="M{panel.left:.1f} {panel.top:.1f}V{panel.bottom:.1f}H{panel.right:.1f}"/>'
+def draw_beneath(panel: Panel, made: Beneath, axis: Axis) -> str:
+    """Return the labels and the title of the level axis."""
+    down = panel.bottom
+    places = [(panel.across(tick.place), tick.text) for tick in made.ticks.labelled]
+    if made.turned:
+        labels = "".join([text(x + 4, down + 14, words, turn=-_TURN) for x, words in places])
+    else:
+        labels = "".join([text(x, down + 17, words) for x, words in places])
+    title = shorten(title_with_unit(axis), panel.right, SIZE)
+    title = text(panel.left + panel.width / 2, down + made.height + 18, title, anchor="middle", classes="title")
+    return f'<g class="ticks" text-anchor="{"end" if made.turned else "middle"}">{labels}</g>{title}'
 
 
-def labels_beneath(panel: Panel, made: Beneath, axis: Axis) -> Iterator[str]:
-    anchor = "end" if made.turned else "middle"
-    yield f'<g class="ticks" text-anchor="{anchor}">'
-    for tick in made.ticks.labelled:
-        x = panel.across(tick.place)
-        if made.turned:
-            yield text(x + 4, panel.bottom + 14, tick.text, turn=-_TURN)
-        else:
-            yield text(x, panel.bottom + 17, tick.text)
-    yield "</g>"
-    middle, foot = panel.left + panel.width / 2, panel.bottom + made.height + 18
-    yield text(middle, foot, shorten(titled(axis), panel.right, SIZE), anchor="middle", classes="title")
-
-
-def labels_beside(panel: Panel, found: Ticks, *, downwards: bool) -> Iterator[str]:
-    yield '<g class="ticks" text-anchor="end">'
-    for tick in found.labelled:
-        y = panel.down(tick.place) if downwards else panel.up(tick.place)
-        yield text(panel.left - 7, y + 4, tick.text)
-    yield "</g>"
-
-
-def title_above(axis: Axis, panel: Panel) -> str:
-    """Level, at the upper left: nobody has to turn their head."""
-    return text(4, panel.top - 11, shorten(clean(titled(axis)), panel.right - 8, SIZE), classes="title")
-
-
-def _places(found: Ticks | None) -> list[float]:
-    return [tick.place for tick in found.labelled] if found else []
-
-
-def _lines(panel: Panel, across: Sequence[float], up: Sequence[float]) -> str:
-    upright = [f"M{panel.across(place):.1f} {panel.top:.1f}V{panel.bottom:.1f}" for place in across]
-    level = [f"M{panel.left:.1f} {panel.up(place):.1f}H{panel.right:.1f}" for place in up]
-    return "".join(upright + level)
+def draw_beside(panel: Panel, found: Ticks, axis: Axis) -> str:
+    """Return the labels of the upright axis, and its title: level, at the upper left, easy to read."""
+    rise = panel.down if axis.scale == "category" else panel.up
+    places = [(rise(tick.place), tick.text) for tick in found.labelled]
+    labels = "".join([text(panel.left - 7, y + 4, words) for y, words in places])
+    title = shorten(clean(title_with_unit(axis)), panel.right - 8, SIZE)
+    return f'<g class="ticks" text-anchor="end">{labels}</g>{text(4, panel.top - 11, title, classes="title")}'
 
 
 # The legend: a marker and a name for each series, in as many lines as they need.
 
 LINE = 20.0
 _SIGN, _LEGEND_GAP = 26.0, 18.0
-_SMALL = 12.0
 _MOST = 48
-"""More would be a legend without a picture; the table of numbers names all."""
+"""Number of names; more would be a legend without a picture, and the table of numbers has all of them."""
 
 
 class LegendEntry(NamedTuple):
@@ -137,42 +116,37 @@ class Legend(NamedTuple):
     more: int
     height: float
 
-    def draw(self, left: float, top: float) -> Iterator[str]:
-        yield '<g class="legend">'
-        for entry in self.entries:
-            x, y = left + entry.x, top + LINE * (entry.row + 0.5)
-            yield f'<g class="series {entry.look.classes}">{"".join(_sign(entry, x, y))}</g>'
-            yield text(x + _SIGN, y + 4, entry.words)
+    def draw(self, left: float, top: float) -> str:
+        found = ""
+        for series, look, words, across, row in self.entries:
+            x, y = left + across, top + LINE * (row + 0.5)
+            sign = ""
+            if series.shape == "bars":
+                sign = f'<g class="boxes"><rect x="{x:.1f}" y="{y - 5:.1f}" width="11" height="10"/></g>'
+                sign += f'<g class="dots">{draw_marker(look.marker, 3.8, x + 18, y)}</g>'
+            if series.shape in ("line", "band", "steps"):
+                sign = f'<path class="line" d="M{x:.1f} {y:.1f}h22"/>'
+            if series.shape in ("points", "band"):
+                sign += f'<g class="dots">{draw_marker(look.marker, 4.2, x + 11, y)}</g>'
+            found += f'<g class="series {look.classes}">{sign}</g>{text(x + _SIGN, y + 4, words)}'
         if self.more:
-            yield text(left, top + self.height - LINE * 0.5 + 4, f"and {self.more} more, in the table of numbers")
-        yield "</g>"
+            found += text(left, top + self.height - LINE * 0.5 + 4, f"and {self.more} more, in the table of numbers")
+        return f'<g class="legend">{found}</g>'
 
 
-def legend(pairs: Sequence[tuple[ChartSeries, SeriesStyle]], room: float) -> Legend:
-    """None of ceilings, which have their names beside them, nor of a single series, whose name is in the title."""
+def place_legend(pairs: Sequence[tuple[ChartSeries, SeriesStyle]], room: float) -> Legend:
+    """Place the names of series. Ceilings have their names beside them, and the name of a single series is in the
+    title."""
     named = [(series, look) for series, look in pairs if series.role != "ceiling" and series.name and series.marks]
     if len(named) < 2:
         return Legend([], 0, 0.0)
     entries, x, row = [], 0.0, 0
     for series, look in named[:_MOST]:
-        words = shorten(series.name, room - _SIGN, _SMALL)
-        wide = _SIGN + width(words, _SMALL)
+        words = shorten(series.name, room - _SIGN, SMALL)
+        wide = _SIGN + width(words, SMALL)
         if x and x + wide > room:
             x, row = 0.0, row + 1
         entries.append(LegendEntry(series, look, words, x, row))
         x += wide + _LEGEND_GAP
     more = max(0, len(named) - _MOST)
     return Legend(entries, more, LINE * (row + 1 + bool(more)))
-
-
-def _sign(entry: LegendEntry, x: float, y: float) -> Iterator[str]:
-    """What stands for it in the picture."""
-    shape = entry.series.shape
-    if shape == "bars":
-        yield f'<g class="boxes"><rect x="{x:.1f}" y="{y - 5:.1f}" width="11" height="10"/></g>'
-        yield f'<g class="dots">{sample(entry.look.marker, x + 18, y, 3.8)}</g>'
-        return
-    if shape in ("line", "band", "steps"):
-        yield f'<path class="line" d="M{x:.1f} {y:.1f}h22"/>'
-    if shape in ("points", "band"):
-        yield f'<g class="dots">{sample(entry.look.marker, x + 11, y, 4.2)}</g>'

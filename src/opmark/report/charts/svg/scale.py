@@ -1,11 +1,11 @@
-"""Maps values to places on an axis, from 0 to 1, and chooses its range, ticks and labels.
+"""Maps values to places on an axis, from 0 to 1, and these to the picture; chooses the range and the ticks of an axis.
 
 Ranges are those of the data with a little air, not whole decades."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -45,7 +45,10 @@ class Log(NamedTuple):
     """Ticks are at its powers."""
 
     def place(self, value: float) -> float:
-        return min(1.0, max(0.0, (math.log10(value) - self.low) / (self.high - self.low)))
+        return self.place_of_power(math.log10(value))
+
+    def place_of_power(self, exponent: float) -> float:
+        return min(1.0, max(0.0, (exponent - self.low) / (self.high - self.low)))
 
     def value(self, place: float) -> float:
         return math.pow(10, self.low + place * (self.high - self.low))
@@ -66,26 +69,56 @@ class Places(NamedTuple):
 Scaled = Linear | Log | Places
 
 
-def drawable(axis: Axis, value: float | None) -> bool:
-    """Whether it has a place on such an axis at all."""
-    if value is None or not abs(value) < LARGEST:  # also of what is no number
+class Panel(NamedTuple):
+    """The rectangle of a picture in which marks lie."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        return self.left + self.width
+
+    @property
+    def bottom(self) -> float:
+        return self.top + self.height
+
+    def across(self, place: float) -> float:
+        return self.left + place * self.width
+
+    def up(self, place: float) -> float:
+        return self.top + (1 - place) * self.height
+
+    def down(self, place: float) -> float:
+        return self.top + place * self.height
+
+
+def is_drawable(axis: Axis, value: float | None) -> bool:
+    """Whether the value has a place on such an axis; NaN has none."""
+    if value is None or not abs(value) < LARGEST:
         return False
     if axis.scale == "category":
         return -0.5 <= value <= len(axis.names) - 0.5
     return axis.scale == "linear" or value > 1 / LARGEST
 
 
-def fitting(axis: Axis, values: Iterable[float], *, zero: bool = False) -> Scaled:
-    """All of these lie inside, unless the axis has an end of its own. `zero`: bars have their foot there."""
+def fit_scale(axis: Axis, values: Iterable[float], *, zero: bool = False) -> Scaled:
+    """Return a scale on which all values lie, unless the axis has an end of its own. `zero` is for bars, whose foot is
+    at 0."""
     if axis.scale == "category":
         return Places(axis.names)
     found = [value if axis.most is None else min(value, axis.most) for value in values]
-    if axis.scale == "linear":
-        return _linear([*found, 0.0] if zero else found)
-    return _logarithmic(found, 2 if axis.scale == "log2" else 10)
-
-
-def _linear(found: list[float]) -> Linear:
+    if axis.scale != "linear":
+        base = 2 if axis.scale == "log2" else 10
+        low, high = math.log10(min(found, default=1.0)), math.log10(max(found, default=10.0))
+        if high - low <= _ALIKE:
+            return Log(low - _DECADES, high + _DECADES, base)
+        air = _AIR * (high - low)
+        return Log(max(low - air, -_FARTHEST), min(high + air, _FARTHEST), base)
+    if zero:
+        found.append(0.0)
     low, high = min(found, default=0.0), max(found, default=1.0)
     largest = max(abs(low), abs(high))
     if high - low <= max(_ALIKE * largest, 1 / LARGEST):
@@ -97,14 +130,6 @@ def _linear(found: list[float]) -> Linear:
         high = 0.0
     air = _AIR * (high - low)
     return Linear(low - air if low else 0.0, high + air if high else 0.0)
-
-
-def _logarithmic(found: list[float], base: int) -> Log:
-    low, high = math.log10(min(found, default=1.0)), math.log10(max(found, default=10.0))
-    if high - low <= _ALIKE:
-        return Log(low - _DECADES, high + _DECADES, base)
-    air = _AIR * (high - low)
-    return Log(max(low - air, -_FARTHEST), min(high + air, _FARTHEST), base)
 
 
 # Numbers as people write them: `10 µs`, `64 KiB`, `1 TFLOP/s`, `50 %`; for ticks, and with more digits for tables.
@@ -120,66 +145,58 @@ _UP = 1 + 1e-9
 _MOST_DECIMALS = 9
 
 
-def titled(axis: Axis) -> str:
-    """With the unit where the ticks do not tell it."""
+def title_with_unit(axis: Axis) -> str:
+    """Return the title of an axis, with the unit if its ticks do not have it."""
     unit = _WRITTEN.get(axis.unit, axis.unit)
     alone = axis.unit == "flop/B" and unit.lower() not in axis.title.lower()
     return f"{axis.title} ({unit})" if alone else axis.title
 
 
-def single(value: float, unit: Unit, *, binary: bool = False) -> str:
-    """A round number, with the prefix that suits it."""
+def format_round(value: float, unit: Unit, *, binary: bool = False) -> str:
+    """Return a round number, with the prefix that suits it."""
     divisor, name = _prefix(value, unit, binary)
-    return _joined(f"{value / divisor:.4g}", name)
+    return f"{value / divisor:.4g} {name}".rstrip()
 
 
-def together(values: Sequence[float], unit: Unit) -> list[str]:
-    """Evenly spaced numbers: all with one prefix and as many decimals."""
+def format_evenly(values: Sequence[float], unit: Unit) -> list[str]:
+    """Return evenly spaced numbers, all with one prefix and the same number of decimals."""
     if not values:
         return []
     divisor, name = _prefix(max(map(abs, values)), unit, False)
     step = min((b - a for a, b in pairwise(values)), default=values[0]) / divisor
     decimals = max(0, -math.floor(math.log10(abs(step)) + 1e-6)) if step else 0
-    return [_joined(_fixed(value / divisor, decimals), name) for value in values]
+    found = []
+    for value in (value / divisor for value in values):
+        text = f"{value:.{decimals}f}" if decimals <= _MOST_DECIMALS and abs(value) < 1e12 else f"{value:.12g}"
+        found.append(f"{'0' if float(text) == 0 else text} {name}".rstrip())
+    return found
 
 
-def exact(value: float | None, axis: Axis, digits: int = 4) -> str:
-    """For a table: with its unit, and digits enough to compute with."""
+def format_exactly(value: float | None, axis: Axis, digits: int = 4) -> str:
+    """Return a number for a table, with its unit and enough digits to compute with."""
+    unit = axis.unit
     if value is None:
         return ""
     if not math.isfinite(value):
         return NO_NUMBER
     if axis.scale == "category":
         return axis.names[round(value)] if 0 <= round(value) < len(axis.names) else NO_NUMBER
-    if axis.unit in ("share", "flop/B", "ratio", "count", ""):
-        return _plain(value, axis.unit, digits)
-    if axis.unit in ("s", "J"):
-        divisor, name = units.small_unit(value * _UP, axis.unit)
-        return f"{units.significant(value / divisor, digits)} {name}"
-    divisor, name = _prefix(value, axis.unit, False)
-    shown = value / divisor
-    return f"{int(shown) if shown == int(shown) else units.significant(shown, digits)} {name}"
-
-
-def _plain(value: float, unit: Unit, digits: int) -> str:
     if unit == "share":
         return f"{units.significant(100 * value, digits - 1)} %"
     if unit in ("count", "") and value == int(value):
         return str(int(value))
-    return _joined(units.significant(value, digits), _WRITTEN[unit] if unit == "flop/B" else "")
-
-
-def _fixed(value: float, decimals: int) -> str:
-    text = f"{value:.{decimals}f}" if decimals <= _MOST_DECIMALS and abs(value) < 1e12 else f"{value:.12g}"
-    return "0" if float(text) == 0 else text
-
-
-def _joined(number: str, name: str) -> str:
-    return f"{number} {name}" if name else number
+    if unit in ("flop/B", "ratio", "count", ""):
+        return units.significant(value, digits) + (f" {_WRITTEN[unit]}" if unit == "flop/B" else "")
+    if unit in ("s", "J"):
+        divisor, name = units.small_unit(value * _UP, unit)
+        return f"{units.significant(value / divisor, digits)} {name}"
+    divisor, name = _prefix(value, unit, False)
+    shown = value / divisor
+    return f"{int(shown) if shown == int(shown) else units.significant(shown, digits)} {name}"
 
 
 def _prefix(value: float, unit: Unit, binary: bool) -> tuple[float, str]:
-    """How large the unit is in which it reads best, and its name."""
+    """Return the size of the unit in which the value reads best, and its name."""
     value = abs(value) * _UP
     if unit in ("s", "J"):
         return units.small_unit(value, unit)
@@ -198,50 +215,43 @@ def _prefix(value: float, unit: Unit, binary: bool) -> tuple[float, str]:
 # Selects the marks of a chart that have a place in the picture; a chart may have others as well.
 
 
+class DrawableMark(NamedTuple):
+    i: int
+    """Number of its row in the table of numbers."""
+    mark: Mark
+    ends: tuple[float, float] | None
+    """Its interval if both ends have a place: half an interval would look like a certain end."""
+
+
 class DrawableSeries(NamedTuple):
     series: ChartSeries
-    marks: list[tuple[int, Mark]]
-    """With the number of its row in the table."""
+    marks: list[DrawableMark]
 
 
-def kept(chart: Chart) -> list[DrawableSeries]:
-    found, row = [], 0
+def select_marks(chart: Chart) -> list[DrawableSeries]:
+    axis, found, row = chart.x if chart.kind == "bars" else chart.y, [], 0
     for series in chart.series:
-        numbered = enumerate(series.marks, row)
-        found.append(DrawableSeries(series, [(i, mark) for i, mark in numbered if _has_place(chart, mark)]))
+        own = []
+        for i, mark in enumerate(series.marks, row):
+            told = chart.values is None or mark.value is None or is_drawable(chart.values, mark.value)
+            if told and is_drawable(chart.x, mark.x) and is_drawable(chart.y, mark.y):
+                ends = None
+                if mark.low is not None and mark.high is not None:
+                    whole = is_drawable(axis, mark.low) and is_drawable(axis, mark.high)
+                    ends = (mark.low, mark.high) if whole else None
+                own.append(DrawableMark(i, mark, ends))
+        found.append(DrawableSeries(series, own))
         row += len(series.marks)
     return found
 
 
-def left_out(chart: Chart) -> int:
-    """Marks that are in the table and not in the picture."""
-    return sum(not _has_place(chart, mark) for series in chart.series for mark in series.marks)
-
-
-def interval_axis(chart: Chart) -> Axis:
-    """Return the axis on which the intervals of marks lie."""
-    return chart.x if chart.kind == "bars" else chart.y
-
-
-def interval(chart: Chart, mark: Mark) -> tuple[float, float] | None:
-    """Only whole: half an interval would look like a certain end."""
-    if mark.low is None or mark.high is None:
-        return None
-    axis = interval_axis(chart)
-    return (mark.low, mark.high) if drawable(axis, mark.low) and drawable(axis, mark.high) else None
-
-
-def rules(chart: Chart) -> Iterator[ReferenceLine]:
+def select_rules(chart: Chart) -> list[ReferenceLine]:
+    found = []
     for rule in chart.rules:
         axis = chart.x if rule.across == "x" else chart.y
-        if drawable(axis, rule.at) and (rule.to is None or drawable(axis, rule.to)):
-            yield rule
-
-
-def _has_place(chart: Chart, mark: Mark) -> bool:
-    values = chart.values
-    told = values is None or mark.value is None or drawable(values, mark.value)
-    return told and drawable(chart.x, mark.x) and drawable(chart.y, mark.y)
+        if is_drawable(axis, rule.at) and (rule.to is None or is_drawable(axis, rule.to)):
+            found.append(rule)
+    return found
 
 
 # Ticks: round numbers inside the range of an axis, from 2 to 12 of them, and no more than there is room for.
@@ -276,23 +286,14 @@ def ticks(scale: Linear | Log, unit: Unit, most: int = MOST) -> Ticks:
     return _powers_of_two(scale, unit, most) if scale.base == 2 else _decades(scale, unit, most)
 
 
-def roomy(scale: Linear | Log, unit: Unit, fits: Callable[[list[Tick]], bool], most: int = MOST) -> Ticks:
-    """As many as fit; the fewest where even those do not."""
-    found = ticks(scale, unit, most)
-    for fewer in range(most - 1, 1, -1):
-        if fits(found.labelled):
+def fit_ticks(scale: Linear | Log, unit: Unit, length: float, size: Callable[[str], float], gap: float) -> Ticks:
+    """Return as many ticks as an axis of this length has room for, or two. `size` is that of a label along the axis."""
+    for most in range(MOST, 1, -1):
+        found = ticks(scale, unit, most)
+        pairs = pairwise(found.labelled)
+        if all((b.place - a.place) * length >= (size(a.text) + size(b.text)) / 2 + gap for a, b in pairs):
             break
-        found = ticks(scale, unit, fewer)
     return found
-
-
-def apart(length: float, size: Callable[[str], float], gap: float) -> Callable[[list[Tick]], bool]:
-    """Whether no two labels touch, on an axis of this length."""
-
-    def fits(found: list[Tick]) -> bool:
-        return all((b.place - a.place) * length >= (size(a.text) + size(b.text)) / 2 + gap for a, b in pairwise(found))
-
-    return fits
 
 
 def names(scale: Places, step: int = 1) -> list[Tick]:
@@ -300,58 +301,46 @@ def names(scale: Places, step: int = 1) -> list[Tick]:
 
 
 def _even(scale: Linear | Log, unit: Unit, most: int) -> Ticks:
-    """Also of a logarithmic axis so short that no power lies on it."""
-    low, high = scale.value(0), scale.value(1)
-    values = _multiples(low, high, max(2, most))
-    return Ticks([
-        Tick(value, scale.place(value), text)
-        for value, text in zip(values, together(values, unit), strict=True)
-    ], [])  # fmt: skip
-
-
-def _multiples(low: float, high: float, most: int) -> list[float]:
-    """Return the multiples of the smallest round step that gives at most `most` of them; the two ends if it gives fewer
-    than two."""
-    span = high - low
-    power = math.floor(math.log10(span / most))
-    steps = [round_ * math.pow(10, power + more) for more in (0, 1) for round_ in _ROUND]
-    found: list[float] = []
-    for step in steps:
-        found = _inside(low, high, step)
-        if len(found) <= most:
+    """Return ticks at the multiples of the smallest round step that gives at most `most` of them; at the two ends if it
+    gives fewer than two. A logarithmic axis has such ticks if it is so short that no power lies on it."""
+    low, high, most = scale.value(0), scale.value(1), max(2, most)
+    power = math.floor(math.log10((high - low) / most))
+    values: list[float] = []
+    for step in [round_ * math.pow(10, power + more) for more in (0, 1) for round_ in _ROUND]:
+        first, last = math.ceil(low / step - _EDGE), math.floor(high / step + _EDGE)
+        values = [k * step for k in range(first, last + 1)]
+        if len(values) <= most:
             break
-    return found if len(found) >= 2 else [low, high]
-
-
-def _inside(low: float, high: float, step: float) -> list[float]:
-    first, last = math.ceil(low / step - _EDGE), math.floor(high / step + _EDGE)
-    return [k * step for k in range(first, last + 1)]
+    values = values if len(values) >= 2 else [low, high]
+    texts = format_evenly(values, unit)
+    return Ticks([Tick(value, scale.place(value), text) for value, text in zip(values, texts, strict=True)], [])
 
 
 def _decades(scale: Log, unit: Unit, most: int) -> Ticks:
-    first, last = math.ceil(scale.low - _EDGE), math.floor(scale.high + _EDGE)
-    if scale.high - scale.low < _WIDE:
-        found = [exponent for exponent in _one_two_five(first - 1, last) if _within(scale, exponent)]
-        if 3 <= len(found) <= most:
-            return Ticks([_tick(scale, exponent, unit) for exponent in found], list(_ninths(scale, first - 1, last)))
-    if last - first < (2 if scale.high - scale.low < 1 else 1):
+    """Return ticks at powers of ten; on a short axis also at 2 and 5 times these, if there are at least three."""
+    span, low, high = scale.high - scale.low, scale.low - _EDGE, scale.high + _EDGE
+    first, last = math.ceil(low), math.floor(high)
+    powers = range(first - 1, last + 1)
+    ninths = [
+        scale.place_of_power(exponent)
+        for k in powers
+        for one in range(2, 10)
+        if low <= (exponent := k + math.log10(one)) <= high
+    ]
+    chosen = [exponent for k in powers for one in _ROUND if low <= (exponent := k + math.log10(one)) <= high]
+    if span < _WIDE and 3 <= len(chosen) <= most:
+        between = ninths
+    elif last - first < (2 if span < 1 else 1):
         return _even(scale, unit, most)
-    chosen = _every(first, last, most)
-    if len(chosen) == last - first + 1:
-        fine = scale.high - scale.low <= _FINE
-        between = list(_ninths(scale, first - 1, last)) if fine else []
     else:
-        between = [scale.place(math.pow(10, k)) for k in range(first, last + 1) if k not in chosen]
-    return Ticks([_tick(scale, k, unit) for k in chosen], between)
-
-
-def _one_two_five(first: int, last: int) -> Iterable[float]:
-    return (k + math.log10(one) for k in range(first, last + 1) for one in _ROUND)
-
-
-def _ninths(scale: Log, first: int, last: int) -> Iterable[float]:
-    exponents = (k + math.log10(one) for k in range(first, last + 1) for one in range(2, 10))
-    return (_place(scale, one) for one in exponents if _within(scale, one))
+        chosen = list(_every(first, last, most))
+        every = range(first, last + 1)
+        if len(chosen) == len(every):
+            between = ninths if span <= _FINE else []
+        else:
+            between = [scale.place(math.pow(10, k)) for k in every if k not in chosen]
+    values = [float(f"{math.pow(10, exponent):.3g}") for exponent in chosen]
+    return Ticks([Tick(value, scale.place(value), format_round(value, unit)) for value in values], between)
 
 
 def _powers_of_two(scale: Log, unit: Unit, most: int) -> Ticks:
@@ -359,29 +348,16 @@ def _powers_of_two(scale: Log, unit: Unit, most: int) -> Ticks:
     if last - first < 1:
         return _even(scale, unit, most)
     chosen = _every(first, last, most)
-    between = [_place(scale, k * _TWO) for k in range(first, last + 1) if k not in chosen]
-    made = [Tick(math.ldexp(1, k), scale.place(math.ldexp(1, k)), "") for k in chosen]
-    return Ticks([tick._replace(text=single(tick.value, unit, binary=True)) for tick in made], between)
+    between = [scale.place_of_power(k * _TWO) for k in range(first, last + 1) if k not in chosen]
+    values = [math.ldexp(1, k) for k in chosen]
+    return Ticks([Tick(one, scale.place(one), format_round(one, unit, binary=True)) for one in values], between)
 
 
 def _every(first: int, last: int, most: int) -> list[int]:
-    """Exponents: multiples of the least stride that gives few enough; from the first on where those are fewer than
+    """Return the multiples of the least stride that gives few enough exponents; both ends if these are fewer than
     two."""
     for stride in _STRIDES:
         found = [k for k in range(first, last + 1) if k % stride == 0]
         if len(found) <= max(2, most):
             break
     return found if len(found) >= 2 else [first, last]
-
-
-def _within(scale: Log, exponent: float) -> bool:
-    return scale.low - _EDGE <= exponent <= scale.high + _EDGE
-
-
-def _place(scale: Log, exponent: float) -> float:
-    return min(1.0, max(0.0, (exponent - scale.low) / (scale.high - scale.low)))
-
-
-def _tick(scale: Log, exponent: float, unit: Unit) -> Tick:
-    value = float(f"{math.pow(10, exponent):.3g}")
-    return Tick(value, scale.place(value), single(value, unit))

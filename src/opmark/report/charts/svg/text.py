@@ -9,31 +9,32 @@ from unicodedata import east_asian_width
 
 SIZE = 13
 """Pixels of a letter's body, in the picture's own units."""
-_NARROW = frozenset("ijl.,:;'|!()[]/ ft")
-_WIDE = frozenset("mwMW%@")
+_SHARES = {**dict.fromkeys("ijl.,:;'|!()[]/ ft", 0.38), **dict.fromkeys("mwMW%@", 0.95)}
+"""Widths of characters relative to the font size, as in most fonts without serifs; most others have 0.64."""
 _CORE = 0.7
 """Share of the room for the words in which names differ."""
 
 
 def clean(text: str) -> str:
-    """On one line, and without what cannot be seen or turns the direction of writing."""
+    """Return text on one line, without characters that cannot be seen or that turn the direction of writing."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else " " if one.isspace() else "" for one in text)
 
 
 def safe(text: str) -> str:
-    """Fit for a page, between tags and in an attribute."""
+    """Return text that may stand between tags and in an attribute of a page."""
     return escape(clean(text))
 
 
 def width(text: str, size: float = SIZE) -> float:
-    """An estimate that is rather too wide: nobody here knows the reader's fonts."""
-    return sum(map(_share, text)) * size
+    """Return an estimate, which is rather too wide: the reader's fonts are not known."""
+    shares = (_SHARES.get(one) or (0.95 if one > "\u1100" and east_asian_width(one) in "WF" else 0.64) for one in text)
+    return sum(shares) * size
 
 
 def shorten(text: str, room: float, size: float = SIZE) -> str:
-    """The beginning and the end, which tell names apart; what is left out is in the table of numbers."""
+    """Return the beginning and the end, which tell names apart; the table of numbers has the whole text."""
     text = clean(text)
     if width(text, size) <= room:
         return text
@@ -43,7 +44,7 @@ def shorten(text: str, room: float, size: float = SIZE) -> str:
 
 
 def shorten_apart(texts: Sequence[str], room: float, size: float = SIZE) -> list[str]:
-    """Each shortened; of those that would then read the same, what differs is kept instead."""
+    """Shorten each text; texts that would then read the same keep the words in which they differ instead."""
     short = [shorten(text, room, size) for text in texts]
     alike: dict[str, set[str]] = {}
     for text, cut in zip(texts, short, strict=True):
@@ -53,7 +54,7 @@ def shorten_apart(texts: Sequence[str], room: float, size: float = SIZE) -> list
 
 
 def _differing(text: str, group: set[str], room: float, size: float) -> str:
-    """The beginning, and the words from the first to the last in which the group differs."""
+    """Return the beginning, and the words from the first to the last in which the group differs."""
     own, others = text.split(" "), [one.split(" ") for one in group]
     start = _alike(others)
     end = len(own) - _alike([words[start:][::-1] for words in others])
@@ -64,24 +65,12 @@ def _differing(text: str, group: set[str], room: float, size: float) -> str:
 
 
 def _alike(lists: Sequence[Sequence[str]]) -> int:
-    """How many words at the beginning are the same in all."""
+    """Return how many words at the beginning are the same in all."""
     return sum(1 for _ in takewhile(lambda words: len(set(words)) == 1, zip(*lists, strict=False)))
 
 
-def _share(one: str) -> float:
-    """Return the width of a character relative to the font size, as in most fonts without serifs."""
-    if one in _NARROW:
-        return 0.38
-    if one in _WIDE or (one > "\u1100" and east_asian_width(one) in "WF"):
-        return 0.95
-    return 0.64
-
-
-# SVG elements of text.
-
-
 def text(x: float, y: float, words: str, *, anchor: str = "", classes: str = "", turn: float = 0.0) -> str:
-    """`turn`: degrees, around its own beginning."""
+    """Return an SVG element; `turn` is in degrees, around the beginning of the text."""
     more = f' text-anchor="{anchor}"' if anchor else ""
     more += f' class="{classes}"' if classes else ""
     more += f' transform="rotate({turn:.1f} {x:.1f} {y:.1f})"' if turn else ""

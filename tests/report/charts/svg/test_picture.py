@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from made_up import HOSTILE
 from msgspec.structs import replace
 
-from opmark.report.charts.svg.document import numbers, svg
-from opmark.report.charts.svg.scale import left_out
+from opmark.report.charts.svg.picture import svg
+from opmark.report.html.figure import count_undrawn, numbers
 from opmark.schema.chart import Axis, Chart, ChartSeries, HistogramBin, Mark, ReferenceLine, Role, Shape
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -206,7 +206,7 @@ BROKEN = (float("nan"), float("inf"), 0.0, -1.0)
 def test_what_is_no_number_is_left_out_and_counted(value: float) -> None:
     of = chart(ChartSeries("one", (Mark(1024, 1e-3), Mark(2048, value), Mark(4096, 2e-3, low=value, high=3e-3))))
     assert rows(root(of)) == [0, 2]
-    assert left_out(of) == 1
+    assert count_undrawn(of) == 1
     assert "nan" not in svg(of)
     assert "inf" not in svg(of)
 
@@ -251,7 +251,7 @@ def test_whatever_is_positive_lies_in_the_plot(places: list[tuple[float, float]]
 def test_whatever_a_number_is_there_is_a_picture(values: list[float], scale: Any) -> None:
     marks = tuple(Mark(value, value, low=value, high=value) for value in values)
     of = chart(ChartSeries("one", marks, "band"), x=Axis("x", "", scale), y=Axis("y", "B/s", scale))
-    assert len(rows(root(of))) == len(values) - left_out(of)
+    assert len(rows(root(of))) == len(values) - count_undrawn(of)
     assert all(math.isfinite(value) or row not in rows(root(of)) for row, value in enumerate(values))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opmark.report.charts.svg.document import numbers
+from opmark.report.html.figure import numbers
 from opmark.schema.chart import Axis, Chart, ChartSeries, Mark
 
 NAMES = Axis("case", "", "category", ("add", "exp"))

@@ -1,0 +1,121 @@
+"""The program in a candidate's process. Nothing in here counts: clock, inputs, reference and verdict are elsewhere.
+
+It locks itself in, takes its tensors from the shared memory, loads the candidate, and then calls it once for every byte
+`CALL` that arrives. The catalogue's implementation, against which a candidate is judged, runs in the same program.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opmark.plugin import ArrayPlace, SharedTensors
+from opmark.plugin.registry import backend as find_backend
+from opmark.plugin.registry import implementations
+from opmark.plugin.registry import operator as find_operator
+from opmark.schema.options import names_function
+from opmark.worker.functions import implementation_of
+from opmark.worker.judge.sandbox import lock_in
+
+CALL, NOTHING, DONE, FAILED = b"c", b"n", b"d", b"f"
+"""Bytes of a trial: call it; do everything but call it; the outputs are written; a line follows that says why not."""
+_LONGEST_REASON = 1000
+
+
+class CandidateOrder(msgspec.Struct, frozen=True):
+    """What the process is told at its start. There is no seed in it, no expected output and no way to the judge."""
+
+    op: str
+    params: dict[str, Any]
+    mutates: tuple[str, ...]
+    backend: str
+    framework: str
+    shares: str
+    """`module:Class` that makes tensors of the shared memory."""
+    threads: int
+    cores: list[int]
+    implementation: str
+    """A label of the catalogue, `FILE.py:FUNCTION` or `MODULE:FUNCTION`."""
+    memory: dict[str, Any]
+    inputs: list[ArrayPlace]
+    folder: str
+    """The folder that modules of the user are imported from."""
+
+
+def main(descriptor: int) -> None:
+    line = socket.socket(fileno=descriptor)
+    stream = line.makefile("rb", buffering=0)
+    order = msgspec.json.decode(stream.readline(), type=CandidateOrder)
+    if order.cores:
+        os.sched_setaffinity(0, order.cores)
+    locked = lock_in([str(Path.cwd()), "/dev", f"/proc/{os.getpid()}"])  # the driver of a GPU names its threads there
+    listener = [] if locked.listener is None else [locked.listener]
+    socket.send_fds(line, [json.dumps(locked.guards).encode() + b"\n"], listener)
+    for one in listener:
+        os.close(one)
+    try:
+        _serve(order, stream, line)
+    except Exception as error:  # noqa: BLE001 - a candidate may raise anything, and all of it is an answer
+        line.sendall(FAILED + _reason(error))
+
+
+def _serve(order: CandidateOrder, stream: Any, line: socket.socket) -> None:
+    module, _, name = order.shares.partition(":")
+    shared: SharedTensors = getattr(import_module(module), name)(order.memory, order.threads)
+    inputs = {place.name: shared.view(place) for place in order.inputs}
+    line.sendall(DONE)
+    stream.readline()  # the word to load it
+    if names_function(order.implementation):
+        sys.path.insert(0, order.folder)
+        chosen = implementation_of(order.implementation, order.framework)
+    else:
+        known = implementations(find_operator(order.op), find_backend(order.backend))
+        chosen = next(one for one in known if one.label == order.implementation)
+    launch = shared.bind(partial(chosen.build, order.params), inputs)
+
+    def call() -> list[Any]:
+        found = launch()
+        if found is None:  # it works in place
+            found = [inputs[name] for name in order.mutates]
+        return list(found) if isinstance(found, tuple | list) else [found]
+
+    described = [shared.describe(output) for output in call()]
+    shared.synchronize()
+    line.sendall(DONE + json.dumps(described).encode() + b"\n")
+    places = msgspec.json.decode(stream.readline(), type=list[ArrayPlace])
+    outputs, blanks = [shared.view(place) for place in places], [shared.blank(place) for place in places]
+    kinds = [(place.shape, place.dtype) for place in places]
+    while byte := stream.read(1):
+        try:
+            found = blanks if byte == NOTHING else call()
+            described = [shared.describe(output) for output in found]
+            if described != kinds:
+                raise TypeError(_describe_mismatch(described, kinds))
+            for output, view in zip(found, outputs, strict=True):
+                shared.copy(output, view)
+            shared.synchronize()
+        except Exception as error:  # noqa: BLE001 - as above
+            line.sendall(FAILED + _reason(error))
+        else:
+            line.sendall(DONE)
+
+
+def _describe_mismatch(found: Sequence[Any], due: Sequence[Any]) -> str:
+    if len(found) != len(due):
+        return f"{len(found)} outputs, expected {len(due)}"
+    i, (one, other) = next((i, pair) for i, pair in enumerate(zip(found, due, strict=True)) if pair[0] != pair[1])
+    return f"output {i} is {list(one[0])} {one[1]}, expected {list(other[0])} {other[1]}"
+
+
+def _reason(error: Exception) -> bytes:
+    text = " ".join(str(error).split())[:_LONGEST_REASON]
+    return json.dumps(f"{type(error).__name__}: {text}" if text else type(error).__name__).encode() + b"\n"

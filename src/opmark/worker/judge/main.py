@@ -1,0 +1,296 @@
+"""The process of the judge. It owns the clock, the inputs, the reference and what is said about a candidate.
+
+It reads a `JudgeOrder`, then one line per pair of turns, and answers each on a pipe. In a turn a fresh process computes
+calls one at a time. Before each call its inputs are drawn while it is stopped, from a seed that nobody else ever sees,
+and its outputs are poisoned; after the call it is stopped again, and a random part of the calls is checked: there is no
+other call than those that are timed, so there is none to be recognized.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from math import sqrt
+from statistics import median
+from typing import Any
+
+import msgspec
+from psutil import virtual_memory
+
+from opmark.errors import TaskError, UserError, WrongResult
+from opmark.hardware.host import affinity, host
+from opmark.hardware.sensors import visible_gpu
+from opmark.plugin import Arena, ArrayPlace
+from opmark.plugin.operator import count_elements
+from opmark.plugin.registry import backend as find_backend
+from opmark.plugin.registry import operator as find_operator
+from opmark.schema.judgement import (
+    CandidateRefused,
+    JudgeFailed,
+    JudgeHello,
+    JudgeOrder,
+    JudgeReply,
+    PairJudged,
+    TrialTurn,
+)
+from opmark.schema.tensor import DTYPES
+from opmark.stats.summary import robust_deviation
+from opmark.units import count_bytes
+from opmark.worker.judge.candidate import CandidateOrder
+from opmark.worker.judge.checks import Checked, check_call, compute_excess, refuse_imprecise
+from opmark.worker.judge.host_arena import HostArena
+from opmark.worker.judge.process import CandidateProcess, Refused
+from opmark.worker.process_setup import die_with_parent
+
+_SET_DUMPABLE, _SET_CHILD_SUBREAPER = 4, 36
+_PAGE = 4096
+_SEED_BITS = 63
+_MOST_TRIALS = 500
+_WARM_UP = 3
+_LONGEST_TURN = 20.0
+"""Times the requested time of a turn, after which it ends with fewer trials than it should have, but not with fewer
+than the fewest."""
+_FEWEST_TRIALS = 5
+_LEAST_CHECKED = 0.1
+"""Share of the calls that are checked where checking takes much longer than a call."""
+_REFERENCE_ARRAYS = 4
+"""Arrays in float64, as large as inputs and outputs together, that a comparison with the reference takes."""
+_OUTPUT_ROOM = 4
+"""Room for outputs, as a multiple of the bytes that the operator says it writes."""
+
+
+def main(pipe: int) -> None:
+    die_with_parent()
+    os.set_inheritable(pipe, False)
+    with os.fdopen(pipe, "wb", buffering=0) as out:
+
+        def send(reply: JudgeReply) -> None:
+            out.write(msgspec.json.encode(reply) + b"\n")
+
+        order = msgspec.json.decode(sys.stdin.buffer.readline(), type=JudgeOrder)
+        try:
+            bench = TrialBench(order)
+            _guard_itself()
+            send(JudgeHello(bench.facts))
+            for pair, _ in enumerate(sys.stdin.buffer):
+                send(bench.judge_pair(pair))
+        except (TaskError, UserError) as error:
+            send(JudgeFailed(error.message))
+
+
+def _guard_itself() -> None:
+    """Keep this process from others of the same user, and adopt what a candidate abandons."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)
+    libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+class TrialBench:
+    """Runs the trials of one candidate and its baseline."""
+
+    def __init__(self, order: JudgeOrder) -> None:
+        self.order = order
+        self._info = find_backend(order.backend)
+        self.operator = find_operator(order.case.op)
+        self.specs = self.operator.inputs(order.case.params)
+        self.inputs: list[ArrayPlace] = []
+        end = 0
+        for name, spec in self.specs.items():
+            self.inputs.append(ArrayPlace(name, end, spec.shape, spec.dtype, spec.nbytes))
+            end = _next_page(end + spec.nbytes)
+        self.outputs: list[ArrayPlace] = []
+        self._room = end
+        written = self.operator.cost(order.case.params).bytes_written
+        self._nbytes = end + _next_page(_OUTPUT_ROOM * max(written, _PAGE)) + 256 * _PAGE
+        need, free = (
+            _REFERENCE_ARRAYS * 8 * count_elements(self.operator, order.case.params),
+            virtual_memory().available,
+        )
+        if need > free:
+            raise TaskError(f"the reference in float64 needs {count_bytes(need)}, {count_bytes(free)} are free")
+        self.facts: dict[str, Any] = {**host(), "device": self._info.device, "threads": order.threads}
+        self.arena = self._open_arena()
+        self.baseline_errors: tuple[float, ...] = ()
+
+    def judge_pair(self, pair: int) -> JudgeReply:
+        """Run the baseline and the candidate, the one that was last before first. The very first is the baseline, whose
+        outputs say where those of the candidate go."""
+        order = self.order
+        processes = [self.start(order.baseline), self.start(order.candidate)]
+        turns = [TurnRunner(self, process, trusted=side == 0) for side, process in enumerate(processes)]
+        try:
+            for process in processes:  # they import their frameworks at the same time
+                self._open(process)
+            for side in (0, 1) if pair % 2 == 0 else (1, 0):
+                try:
+                    turns[side].run()
+                except Refused as refused:
+                    if side == 0:
+                        raise TaskError(f"the baseline cannot be measured: {refused.reason}") from None
+                    return CandidateRefused(
+                        refused.refusal, refused.reason, processes[1].guards, turns[1].checked, turns[1].max_abs,
+                        turns[1].max_rel, turns[1].seeds,
+                    )  # fmt: skip
+                processes[side].close()
+        finally:
+            for process in processes:
+                process.close()
+        return PairJudged(turns[0].result(), turns[0].protocol(), turns[1].result(), processes[1].guards)
+
+    def _open(self, process: CandidateProcess) -> None:
+        try:
+            process.open()
+        except Refused as refused:  # nothing of the candidate has been loaded yet
+            raise TaskError(f"{self._info.name} cannot be started in a process of its own: {refused.reason}") from None
+
+    def _open_arena(self) -> Arena:
+        if self._info.device == "cpu":
+            return HostArena(self._nbytes)
+        backend = self._info.load(self.order.threads)
+        reason = backend.why_unavailable()
+        if reason:
+            raise TaskError(f"{self._info.name} cannot run here: {reason}")
+        self.facts |= {**backend.environment(), **({} if self._info.device != "cuda" else visible_gpu())}
+        arena = backend.arena(self._nbytes)
+        if arena is None:
+            raise TaskError(f"{self._info.name} has no memory that two processes can share")
+        return arena
+
+    def start(self, implementation: str) -> CandidateProcess:
+        order, cores = self.order, sorted(affinity())
+        variables = {key: value.format(threads=order.threads) for key, value in self._info.variables.items()}
+        told = CandidateOrder(
+            order.case.op, order.case.params, self.operator.mutates, order.backend, self._info.framework,
+            self._info.shares, order.threads,
+            cores[: order.threads] if order.threads < len(cores) else [],
+            implementation, dict(self.arena.handle), self.inputs, order.folder,
+        )  # fmt: skip
+        return CandidateProcess(told, self.arena.descriptors, variables)
+
+    def place_outputs(self, described: Sequence[tuple[tuple[int, ...], str]]) -> None:
+        """Lay out the outputs in the shared memory, as the baseline has them."""
+        end, self.outputs = self._room, []
+        for i, (shape, dtype) in enumerate(described):
+            nbytes = DTYPES[dtype].size
+            for size in shape:
+                nbytes *= size
+            self.outputs.append(ArrayPlace(f"output {i}", end, shape, dtype, nbytes))
+            end = _next_page(end + nbytes)
+        if end > self._nbytes:
+            raise TaskError(f"the outputs of `{self.order.case.op}` need {end - self._room} bytes, more than expected")
+
+
+class TurnRunner:
+    """One turn: a process is loaded, warmed up, and called until there are enough trials."""
+
+    def __init__(self, bench: TrialBench, process: CandidateProcess, *, trusted: bool) -> None:
+        self._bench = bench
+        self._process = process
+        self._trusted = trusted
+        self._calls: list[float] = []
+        self._empty: list[float] = []
+        self.seeds: dict[str, int] = {}
+        """Seeds of the inputs of the last call."""
+        self.checked = 0
+        self.max_abs = self.max_rel = self._excess = 0.0
+        self._check_time = 0.0
+
+    def run(self) -> None:
+        bench, order, process = self._bench, self._bench.order, self._process
+        for place in bench.inputs:
+            bench.arena.draw(place, bench.specs[place.name], secrets.randbits(_SEED_BITS))
+        described = process.load(order.load_timeout)
+        if self._trusted and not bench.outputs:
+            bench.place_outputs(described)
+        process.prepare(bench.outputs, order.load_timeout)
+        self._trial(check=True)
+        process.close_gate()
+        for _ in range(_WARM_UP):
+            self._trial(check=False)
+        process.timeout = order.timeout
+        self._calls.clear()
+        self.checked, self._check_time = 0, 0.0
+        start = time.perf_counter()
+        while not self._enough(time.perf_counter() - start - self._check_time):
+            self._trial(check=not self.checked or self._draw_check())
+            if self._trusted:
+                self._empty.append(process.trial(lambda: bench.arena.settle(bench.outputs), call=False))
+
+    def result(self) -> TrialTurn:
+        return self._turn(self._calls)
+
+    def protocol(self) -> TrialTurn:
+        return self._turn(self._empty)
+
+    def _enough(self, elapsed: float) -> bool:
+        order, done = self._bench.order, len(self._calls)
+        if done >= order.least_trials:
+            return elapsed > order.turn_time or done >= _MOST_TRIALS
+        return done >= _FEWEST_TRIALS and elapsed > _LONGEST_TURN * order.turn_time
+
+    def _draw_check(self) -> bool:
+        """Decide by lot whether to check a call, so that checking takes about as long as the turn: every call if that
+        is quick, and at least one of ten."""
+        order, seconds = self._bench.order, self._check_time / self.checked
+        calls = min(_MOST_TRIALS, max(order.least_trials, order.turn_time / median(self._calls)))
+        share = max(_LEAST_CHECKED, order.turn_time / (calls * seconds))
+        return secrets.randbelow(1 << 20) < share * (1 << 20)
+
+    def _trial(self, *, check: bool) -> None:
+        bench, process = self._bench, self._process
+        arena, outputs = bench.arena, bench.outputs
+        self.seeds = {place.name: secrets.randbits(_SEED_BITS) for place in bench.inputs}
+        copies = {
+            place.name: arena.draw(place, bench.specs[place.name], self.seeds[place.name]) for place in bench.inputs
+        }
+        for place in outputs:
+            arena.poison(place)
+        self._calls.append(process.trial(lambda: arena.settle(outputs)))
+        if check:
+            start = time.perf_counter()
+            self._check(copies)
+            self._check_time += time.perf_counter() - start
+        process.check_after()
+
+    def _check(self, copies: dict[str, Any]) -> None:
+        bench = self._bench
+        arena, operator, params = bench.arena, bench.operator, bench.order.case.params
+        inputs = {name: arena.widen(copy) for name, copy in copies.items()}
+        outputs = [arena.read(place) for place in bench.outputs]
+        try:
+            found = check_call(operator, params, inputs, outputs, [place.dtype for place in bench.outputs])
+        except WrongResult as error:
+            raise Refused("wrong", error.message) from None
+        if arena.still_written(bench.outputs):
+            raise Refused("tampered", "its outputs changed after it said that it was done")
+        for place in bench.inputs:
+            if place.name not in operator.mutates and not arena.holds(place, copies[place.name]):
+                raise Refused("tampered", f"it changed its input `{place.name}`")
+        self._take(found)
+
+    def _take(self, found: Checked) -> None:
+        bench = self._bench
+        self.checked += 1
+        self.max_abs, self.max_rel = max(self.max_abs, found.max_abs), max(self.max_rel, found.max_rel)
+        if self._trusted:
+            known = bench.baseline_errors or (0.0,) * len(found.errors)
+            bench.baseline_errors = tuple(map(max, known, found.errors))
+        else:
+            self._excess = max(self._excess, compute_excess(found, bench.baseline_errors))
+            refuse_imprecise(self._excess)
+
+    def _turn(self, times: Sequence[float]) -> TrialTurn:
+        error = 1.2533 * robust_deviation(times) / sqrt(len(times))
+        return TrialTurn(median(times), error, len(times), self.checked, self.max_abs, self.max_rel, self._excess)
+
+
+def _next_page(nbytes: int) -> int:
+    return -(-nbytes // _PAGE) * _PAGE
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -137,13 +137,13 @@ def _inputs(names: Sequence[str], domains: Sequence[Domain], integers: Domain, s
 
 
 def _mix(p: Params, domain: Domain, special: Sequence[float]) -> Callable[[Any], Any]:
-    """Return a function that draws uniform values, of which every fourth or so is replaced by a special one. A large
+    """Return a function that draws uniform values, of which every eighth or so is replaced by a special one. A large
     tensor repeats a block of them."""
 
     def make(generator: Any) -> Any:
         n = min(prod(p["shape"]), BLOCK)
         block = generator.uniform(*domain, n)
-        marked = generator.random(n, "float32") < 0.25
+        marked = generator.random(n, "float32") < 0.125
         block[marked] = generator.choice(special, int(marked.sum()))
         return np.resize(block if p["dtype"] == "float64" else block.astype("float32"), tuple(p["shape"]))
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 from each_case import each_case
 
-from opmark.plugin import Operator
+from opmark.catalogue.operators._builders import numpy
+from opmark.errors import WrongResult
+from opmark.plugin import Implementation, Operator
 from opmark.plugin.operator import rules_allow, shrink
 from opmark.plugin.param import shape, size
 from opmark.plugin.registry import catalogue, operator
-from opmark.schema import Cost, TensorSpec
+from opmark.schema import EFFORTS, Case, Cost, Settings, Task, TensorSpec
+from opmark.worker.verify.outputs import verify
 from opmark.worker.verify.slices import Part, add_up, as_tuple, compute_outputs, partial_sizes, take
 
+SETTINGS = Settings(1, "quick", EFFORTS["quick"])
 MIDDLE = 60_000
 """Elements of the cases that the laws are tried with here; they are found with far smaller ones."""
 
@@ -170,3 +175,31 @@ def test_losses_are_made_of_their_pieces() -> None:
                 np.testing.assert_allclose(found[0], as_tuple(op.reference(params, **inputs))[0], rtol=1e-9)
                 tried += 1
     assert tried > 10
+
+
+# A tiny case may be a special one.
+
+
+def _windows(p: Any, x: Any) -> Any:
+    """The largest of each window along the first axis; windows of tiny cases have one element."""
+    width = max(1, p["n"] // 600)
+    return x[: p["n"] // width * width].reshape(p["n"] // width, width, -1).max(1)
+
+
+def test_a_size_that_only_a_tiny_case_can_be_cut_along_is_forgotten(numpy_cpu: Any) -> None:
+    op = dataclasses.replace(_toy(_windows), implementations=(numpy(lambda p, x: lambda: _windows(p, x)),))
+    params = op.complete({"n": 1300, "columns": [4000]})
+    assert [size.linear for size in partial_sizes(op, params)] == [True, True]
+    task = Task(Case.of(op.name, params, "forward"), "", "", SETTINGS)
+    assert verify(task, op, op.implementations[0], numpy_cpu).checked == "sampled"
+    assert [(size.places, size.linear) for size in partial_sizes(op, params)] == [((("columns", 0),), False)]
+
+
+def test_a_wrong_result_is_no_reason_to_forget_a_size(numpy_cpu: Any) -> None:
+    op = operator("matmul")
+    params = op.complete({"M": 1000, "N": 900, "K": 300})
+    before = partial_sizes(op, params)
+    task = Task(Case.of(op.name, params, "forward"), "", "", SETTINGS)
+    with pytest.raises(WrongResult):
+        verify(task, op, Implementation("numpy", lambda p, a, b: lambda: 2 * (a @ b)), numpy_cpu)
+    assert partial_sizes(op, params) == before

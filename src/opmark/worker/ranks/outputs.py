@@ -12,8 +12,7 @@ from opmark.schema import Numerics, Task
 from opmark.worker.preparation import make_inputs
 from opmark.worker.verify.accuracy import ArrayErrors
 from opmark.worker.verify.outputs import compare_outputs, scale_down, too_large
-from opmark.worker.verify.sampled import estimate_seconds
-from opmark.worker.verify.slices import as_tuple
+from opmark.worker.verify.slices import as_tuple, estimate_seconds
 
 _MOST_SECONDS = 2.0
 """Time that a reference over all ranks takes at most."""

@@ -15,21 +15,17 @@ from opmark.plugin import Operator, Params
 from opmark.plugin.operator import count_elements, rules_allow
 from opmark.schema.tensor import sizeof
 from opmark.worker.verify.accuracy import DIRECTIONS, POINTS
-from opmark.worker.verify.slices import Part, PartialSize, partial_sizes
+from opmark.worker.verify.slices import MOST_SECONDS, Part, PartialSize, estimate_seconds, partial_sizes
 
 SAMPLED_ELEMENTS = 1 << 16
 """Elements of the outputs that are compared, about."""
 _TILES = (256, 128, 64, 32, 16, 8, 4)
-# Seconds that references take at most: while there is something left to cut, along several directions, and before a
-# case stays unchecked.
-_ENOUGH, _SHORT, _MOST = 0.1, 1.0, 5.0
+# Seconds that references take at most: while there is something left to cut, and along several directions.
+_ENOUGH, _SHORT = 0.05, 1.0
 # Elements of inputs and outputs that are held at a time, and of a piece where the outputs add up.
 _MOST_HELD, _PIECE = 1 << 27, 1 << 22
 # Elements that are added up by random signs: each is read once.
 _MOST_SUMMED = 1 << 26
-# How fast references are, in operations and elements a second; operations are fast in matrix products only, and
-# elsewhere there are few for an element.
-_OPERATIONS, _ELEMENTS = 1e10, 3e7
 
 
 class SamplePlan(NamedTuple):
@@ -86,16 +82,11 @@ def choose_positions(n: int, count: int, generator: np.random.Generator) -> Any:
     return np.sort(np.fromiter(chosen, np.int64))
 
 
-def estimate_seconds(flops: float, elements: float) -> float:
-    """How long a reference of so many operations on so many elements takes, about."""
-    return flops / _OPERATIONS + elements / _ELEMENTS
-
-
 def plan_sample(operator: Operator, params: Params) -> SamplePlan | None:
     """How to check the outputs of a case at its own size; None if it would take too long."""
     sizes = partial_sizes(operator, params)
     cut = _Cut(operator, params, [size for size in sizes if not size.adds])
-    if cut.seconds > _MOST:
+    if cut.seconds > MOST_SECONDS:
         return None
     if cut.elements <= _MOST_HELD:
         linear = [size for size in sizes if size.linear] if count_elements(operator, params) <= _MOST_SUMMED else []
@@ -110,12 +101,19 @@ def plan_sample(operator: Operator, params: Params) -> SamplePlan | None:
     return cut.plan()._replace(chunked=adding, chunk=chunk)
 
 
+def plan_second_sample(operator: Operator, params: Params) -> SamplePlan | None:
+    """How to check the outputs of a case once more, by a smaller part; None if that takes long."""
+    sizes = [size for size in partial_sizes(operator, params) if not size.adds]
+    cut = _Cut(operator, params, sizes, outputs=SAMPLED_ELEMENTS // 8)
+    return cut.plan() if cut.seconds <= 2 * _ENOUGH else None
+
+
 def plan_gradient_sample(operator: Operator, params: Params, inputs: Sequence[str]) -> SamplePlan | None:
     """How to check the gradients of these inputs of a case at its own size, along fewer directions if need be; None if
     it would take too long."""
     # Where outputs add up, a part has the gradients of what it has to itself, and a share of all others.
     sizes = [size for size in partial_sizes(operator, params) if not size.adds or set(inputs) <= size.inputs]
-    for directions, most in ((DIRECTIONS, _SHORT), (2, _SHORT), (1, _MOST)):
+    for directions, most in ((DIRECTIONS, _SHORT), (2, _SHORT), (1, MOST_SECONDS)):
         cut = _Cut(operator, params, sizes, POINTS * directions * len(inputs))
         if cut.seconds <= most and cut.elements <= _MOST_HELD:
             return cut.plan()._replace(directions=directions)
@@ -126,8 +124,17 @@ class _Cut:
     """A part of a case that takes little time to check, as far as its sizes can be cut: the largest is halved again and
     again."""
 
-    def __init__(self, operator: Operator, params: Params, sizes: Sequence[PartialSize], evaluations: int = 1) -> None:
+    def __init__(
+        self,
+        operator: Operator,
+        params: Params,
+        sizes: Sequence[PartialSize],
+        evaluations: int = 1,
+        outputs: int = 2 * SAMPLED_ELEMENTS,
+    ) -> None:
+        """`outputs`: elements of the outputs that may be left."""
         self.params = dict(params)
+        self._most_outputs = outputs
         self._operator = operator
         self._sizes = sizes
         self._evaluations = evaluations
@@ -166,7 +173,7 @@ class _Cut:
         return SamplePlan(tuple(self._sizes[i] for i in kept), tuple(self._left[i] for i in kept))
 
     def _is_small(self) -> bool:
-        return self.outputs <= 2 * SAMPLED_ELEMENTS and self.seconds <= _ENOUGH
+        return self.outputs <= self._most_outputs and self.seconds <= _ENOUGH
 
     def _halve(self, index: int) -> bool:
         count = self._left[index] // 2

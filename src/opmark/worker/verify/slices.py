@@ -9,7 +9,7 @@ with the reference evaluated for a part of it only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Literal, NamedTuple
 from warnings import catch_warnings, simplefilter
@@ -27,7 +27,13 @@ _LEAST = 4  # positions of a size, so that a part of it is one
 _TOO_MUCH_WORK = 64  # of a tiny case that rules keep from being one
 _MOST_LAYOUTS, _MOST_CHOICES = 24, 6
 _ROUNDING = 1e-9
+_SAME = 1e-6
 _MOST_OUTSIDE = 64
+MOST_SECONDS = 5.0
+"""Time that references take at most before a case stays unchecked."""
+# How fast references are, in operations and elements a second; operations are fast in matrix products only, and
+# elsewhere there are few for an element.
+_OPERATIONS, _ELEMENTS = 1e10, 3e7
 # An axis that grows with a size has a number of elements per unit of it: side by side, as many rounds over the size, or
 # it is not cut, as the pages of a cache that a table points into.
 Layout = Literal["inner", "outer", "whole"]
@@ -175,6 +181,71 @@ def partial_sizes(operator: Operator, params: Params) -> tuple[PartialSize, ...]
             simplefilter("ignore")
             _found[key] = tuple(_Trial.find(operator, params))
     return _found[key]
+
+
+def estimate_seconds(flops: float, elements: float) -> float:
+    """How long a reference of so many operations on so many elements takes, about."""
+    return flops / _OPERATIONS + elements / _ELEMENTS
+
+
+def forget_sizes(operator: Operator, params: Params, cut: Sequence[PartialSize], linear: PartialSize | None) -> bool:
+    """Do not cut a case along these sizes again, nor take sums along that one. Return whether there was any."""
+    key = f"{operator.name} {dict(params)}"
+    _found[key] = tuple(
+        size._replace(linear=size.linear and size is not linear) for size in _found[key] if size not in cut
+    )
+    return bool(cut) or linear is not None
+
+
+def find_coincidences(
+    operator: Operator,
+    params: Params,
+    part: Part,
+    summed: PartialSize | None,
+    read_inputs: Callable[[Part], Mapping[str, Any]],
+) -> tuple[list[PartialSize], PartialSize | None]:
+    """(sizes along which a part is not a part of a larger part, the size if sums along it are not sums): what holds for
+    a tiny case may be a coincidence there. `read_inputs` returns the inputs of a part."""
+    inputs, wrong = read_inputs(part), []
+    expected = as_tuple(operator.reference(part.params(operator, params), **inputs))
+    for i, (size, chosen) in enumerate(zip(part.sizes, part.chosen, strict=True)):
+        n = size.value(params)
+        if size.adds or size.places[0][0] in operator.sample:
+            continue
+        more = np.arange(n)  # all of it, or twice as much where that takes too long
+        larger = Part(part.sizes, (*part.chosen[:i], more, *part.chosen[i + 1 :]))
+        of_larger = larger.params(operator, params)
+        flops, elements = operator.cost(of_larger).flops or 0, count_elements(operator, of_larger)
+        if estimate_seconds(flops, elements) > MOST_SECONDS:
+            others = np.random.default_rng().permutation(np.setdiff1d(more, chosen))[: len(chosen)]
+            more = np.sort(np.concatenate([chosen, others]))
+            larger = Part(part.sizes, (*part.chosen[:i], more, *part.chosen[i + 1 :]))
+            of_larger = larger.params(operator, params)
+        found = _reference_or_none(operator, of_larger, read_inputs(larger))
+        within = Part((size,), (np.searchsorted(more, chosen),))
+        try:
+            due = [take(out, within.positions(of_larger, k, out.shape)) for k, out in enumerate(found or ())]
+        except ValueError:
+            due = []
+        if not operator.observe and not _close(expected, due, _SAME):
+            wrong.append(size)
+    return wrong, summed if summed and not _sums_agree(operator, params, part, summed, inputs, expected) else None
+
+
+def _sums_agree(
+    operator: Operator,
+    params: Params,
+    part: Part,
+    size: PartialSize,
+    inputs: Mapping[str, Any],
+    expected: Sequence[Any],
+) -> bool:
+    """Whether the operator is linear along a size within a part."""
+    cut = part.params(operator, params)
+    signs = np.random.default_rng().choice((-1.0, 1.0), size.value(cut))
+    sums = {name: size.contract(name, array, signs) for name, array in inputs.items()}
+    found = _reference_or_none(operator, size.resize(cut, 1), sums)
+    return found is not None and _close([size.contract(i, out, signs) for i, out in enumerate(expected)], found, _SAME)
 
 
 class _Trial:

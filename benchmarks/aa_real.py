@@ -19,6 +19,7 @@ from opmark.analysis.ranking import Contender, leads
 from opmark.api.doctor import noise_floor
 from opmark.api.result import open_store
 from opmark.schema import Record
+from opmark.schema.measurement import PREEMPTED
 
 OPS = ("add", "exp", "softmax", "layer_norm", "matmul", "sum", "gelu", "transpose")
 _DIFFERENT = ("faster", "slower")
@@ -28,8 +29,7 @@ def measure_sessions(db: Path, backend: str, sessions: int, processes: int) -> l
     """Measure the same cases in so many sessions; return the labels of the runs."""
     labels = [f"session {i}" for i in range(sessions)]
     for label in labels:
-        opmark.run(list(OPS), size="small", backend=backend, effort="quick", processes=processes, label=label, db=db,
-                   verify=False)  # fmt: skip
+        opmark.run(list(OPS), size="small", backend=backend, effort="quick", processes=processes, label=label, db=db)
     return labels
 
 
@@ -45,14 +45,15 @@ def count_between_sessions(db: Path, labels: list[str], drift: float | None) -> 
 
 def count_single_processes(db: Path, labels: list[str], backend: str) -> tuple[int, int, int]:
     """Return how many pairs of single processes of a session have a leader by the rules of a ranking, how many differ
-    by more than twice the noise floor, and how many pairs there are."""
+    by more than twice the noise floor, and how many pairs there are. Numbers that the scheduler made do not count."""
     noise = noise_floor(backend, db=db)
     led = naive = every = 0
     store = open_store(db)
     for run in [run for run in store.runs() if run.label in labels]:
         by_case: dict[str, list[Record]] = {}
         for record in store.records(run.id):
-            if record.status == "ok":
+            found = record.measurement()
+            if found and not any(caution.code == PREEMPTED for caution in found.cautions):
                 by_case.setdefault(record.task.case.id, []).append(record)
         for records in by_case.values():
             for pair in combinations(records, 2):
@@ -87,7 +88,7 @@ def main() -> None:
         body.append(["single processes, twice the noise floor", str(every), f"{naive / every:.1%}", ""])
         body.append(["single processes, `rank`", str(every), f"{led / every:.1%}", f"{1 - led / every:.0%}"])
         counts = opmark.ab(
-            list(OPS), size="small", backend=given.backend, same=True, verify=False, db=db, budget=given.budget
+            list(OPS), size="small", backend=given.backend, same=True, db=db, budget=given.budget
         ).counts()
         false, every = sum(counts[word] for word in _DIFFERENT), sum(counts.values())
         body.append(["`ab --same`", str(every), f"{false / every:.1%}", f"{counts['undecided'] / every:.0%}"])

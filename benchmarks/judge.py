@@ -1,7 +1,8 @@
 """The same cheats before three harnesses and before `opmark judge`; and how often an honest kernel is refused.
 
     python -m benchmarks.judge cheats      # writes the table of benchmarks/judge.md
-    python -m benchmarks.judge honest 5    # each of 200 implementations of the catalogue, so many times
+    python -m benchmarks.judge honest 5    # each of 200 implementations of the catalogue, so many times;
+                                           # `honest 5 0 2` and `honest 5 1 2` are the halves of it
 
 The harnesses are written here after what their projects publish, for the CPU and NumPy, so that they can run where the
 cheats run: a fixed way to check, then a fixed way to time, all in the process of the candidate.
@@ -23,6 +24,7 @@ CHEATS = Path(__file__).parents[1] / "tests" / "judge" / "cheats.py"
 SHAPE = (32, 256)
 HARNESSES = ("do_bench", "KernelBench", "BackendBench")
 _TIMEOUT = 30.0
+_IMPLEMENTATIONS = 200
 _AIMED = "_frame("
 """Cheats that reach for the program of opmark's judge itself have nothing to reach for elsewhere."""
 
@@ -119,8 +121,8 @@ _DANGEROUS = frozenset({"stops_everybody", "stops_the_judge", "traces_the_judge"
 """Cheats that would stop whoever runs the harness, or the whole machine, because nothing holds them there."""
 
 
-def count_honest_refusals(tries: int) -> None:
-    """Judge implementations of the catalogue as candidates; print how many were refused, and why."""
+def count_honest_refusals(tries: int, part: int, parts: int) -> None:
+    """Judge implementations of the catalogue as candidates; print how many were refused so far, and why."""
     from judged import bench_for, run_turn
 
     from opmark.errors import TaskError
@@ -129,27 +131,27 @@ def count_honest_refusals(tries: int) -> None:
     from opmark.worker.judge.process import Refused
 
     info = find_backend("numpy-cpu")
-    refused: list[str] = []
-    judged = implementations_judged = 0
-    for name, operator in catalogue().items():
-        fitting = not (operator.ranks or operator.device_only or operator.result == "random" or operator.view)
-        known = implementations(operator, info) if fitting and "small" in operator.presets else ()
-        if not known or operator.category == "diagnostics" or implementations_judged == 200:
-            continue
+    fitting = {
+        name: implementations(operator, info)[0].label
+        for name, operator in catalogue().items()
+        if not (operator.ranks or operator.device_only or operator.result == "random" or operator.view)
+        and operator.category != "diagnostics" and "small" in operator.presets and implementations(operator, info)
+    }  # fmt: skip
+    judged = refused = 0
+    for number, (name, label) in enumerate(list(fitting.items())[:_IMPLEMENTATIONS][part::parts], start=1):
         try:
-            bench = bench_for(name, info.name, known[0].label, **operator.presets["small"])
+            bench = bench_for(name, info.name, label, **catalogue()[name].presets["small"])
         except (TaskError, Refused) as error:
             print(f"{name}: not judged: {error}", flush=True)
             continue
-        implementations_judged += 1
         for _ in range(tries):
             judged += 1
             try:
-                run_turn(bench, known[0].label)
+                run_turn(bench, label)
             except Refused as error:
-                refused.append(f"{name}: {error.refusal}: {error.reason}")
-                print(refused[-1], flush=True)
-    print(f"{implementations_judged} implementations, {judged} tries, {len(refused)} refused")
+                refused += 1
+                print(f"{name}: {error.refusal}: {error.reason}", flush=True)
+        print(f"{number} implementations, {judged} tries, {refused} refused; last {name}", flush=True)
 
 
 def _load(path: Path) -> ModuleType:
@@ -172,7 +174,8 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] == ["harness"]:
         run_harness(*arguments[1:])
     elif arguments[:1] == ["honest"]:
-        count_honest_refusals(int(arguments[1]) if len(arguments) > 1 else 5)
+        tries, part, parts = map(int, (*arguments[1:], *("5", "0", "1")[len(arguments) - 1 :]))
+        count_honest_refusals(tries, part, parts)
     else:
         compare_cheats()
 

@@ -41,7 +41,7 @@ def test_a_name_without_an_ending_is_told_to_be_html(main: Command, stored: Path
 
 def test_the_ending_says_the_format(main: Command, stored: Path, tmp_path: Path) -> None:
     main("report", "base", "new", "-o", "pages/two.md")
-    assert (tmp_path / "pages" / "two.md").read_text().startswith("### ❌ base → new: 4 slower")
+    assert (tmp_path / "pages" / "two.md").read_text().startswith("### ❌ base → new: 2 slower")
     main("report", "one", "-o", "one.page", "--format", "html", "--title", "A <title>")
     assert "<h1>A &lt;title&gt;</h1>" in (tmp_path / "one.page").read_text()
 

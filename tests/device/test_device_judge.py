@@ -18,7 +18,7 @@ FILE = FOLDER / "cuda_cheats.py"
 PAUSE = 0.02
 REFUSED = (
     "zeros", "uninitialised", "cache_by_pointer", "previous_result", "other_stream", "launched_by_a_thread",
-    "patched_synchronize", "early_word", "stale_graph", "computed_in_half", "output_on_the_host", "tail_left_out",
+    "early_word", "stale_graph", "computed_in_half", "output_on_the_host", "tail_left_out",
 )  # fmt: skip
 USELESS = ("patched_events", "patched_profiler", "sleeping_kernel")
 
@@ -40,6 +40,15 @@ def test_a_cheat_is_refused(bench: TrialBench, name: str) -> None:
     with pytest.raises(Refused) as refused:
         run_turn(bench, f"{FILE}:{name}")
     assert refused.value.refusal
+
+
+def test_work_that_is_still_queued_is_missing_or_its_time_counts(bench: TrialBench) -> None:
+    """Whether the judge's copy overtakes a kernel of another process is up to the device."""
+    try:
+        seconds = run_turn(bench, f"{FILE}:patched_synchronize").result().seconds
+    except Refused:
+        return
+    assert seconds > PAUSE
 
 
 @pytest.mark.parametrize("name", USELESS)

@@ -443,6 +443,7 @@ def child_of_the_loading(x):
         memory, inputs = frame.f_locals["shared"]._memory, x
         if os.fork() == 0:
             os.setsid()
+            ctypes.CDLL(None).prctl(15, b"left-behind")  # the name by which a test looks for it
             while True:
                 out = np.frombuffer(memory, x.dtype, x.size, -(-x.nbytes // 4096) * 4096).reshape(x.shape)
                 out[...] = right(inputs)

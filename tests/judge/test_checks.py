@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from opmark.errors import Unsupported, WrongResult
-from opmark.plugin import ArrayPlace
+from opmark.plugin import ArrayPlace, draw_values
 from opmark.plugin.registry import operator
 from opmark.schema import TensorSpec
 from opmark.worker.judge.checks import check_call, compute_excess, refuse_imprecise
@@ -83,3 +83,35 @@ def test_a_type_that_numpy_lacks() -> None:
     with pytest.raises(Unsupported, match="float8_e4m3fn cannot be judged on a CPU"):
         arena.draw(ArrayPlace("x", 0, (4,), "float8_e4m3fn", 4), TensorSpec((4,), "float8_e4m3fn"), 1)
     arena.close()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_other_ways_to_compute_the_same_are_precise_enough(dtype: str) -> None:
+    """Partial sums that are rounded to the element type, and formulas with several roundings."""
+    torch = pytest.importorskip("torch")
+    forms = {
+        "matmul": (
+            {"M": 16, "N": 16, "K": 1024},
+            lambda a, b: a @ b,
+            lambda a, b: sum(a[:, k : k + 128] @ b[k : k + 128] for k in range(0, 1024, 128)),
+        ),
+        "softmax": (
+            {"shape": [8, 1024]},
+            lambda x: torch.softmax(x, -1),
+            lambda x: x.exp() / x.exp().sum(-1, keepdim=True),
+        ),
+        "silu": ({"shape": [64, 64]}, torch.nn.functional.silu, lambda x: x / (1 + torch.exp(-x))),
+    }
+    for name, (given, baseline, candidate) in forms.items():
+        op = operator(name)
+        params = op.complete({**given, "dtype": dtype})
+        tensors = {
+            key: torch.from_numpy(draw_values(spec, seed)).to(getattr(torch, dtype))
+            for seed, (key, spec) in enumerate(op.inputs(params).items())
+        }
+        arrays = {key: tensor.double().numpy() for key, tensor in tensors.items()}
+        base, found = (
+            check_call(op, params, arrays, [form(*tensors.values()).double().numpy()], [dtype])
+            for form in (baseline, candidate)
+        )
+        assert compute_excess(found, base.errors) < 0.5, name

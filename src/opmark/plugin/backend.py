@@ -90,6 +90,12 @@ def widen(array: Any) -> Any:
     return np.array(array, np.float64 if floating else None)
 
 
+def sample_stride(size: int, most: int) -> int:
+    """Return the distance between elements of which at most that many are taken. It is odd, so that in a matrix they
+    are not all from the same few columns."""
+    return ceil(size / most) | 1
+
+
 def poison_values(array: Any) -> Any:
     """Return an array of the same shape and type with values that no operator would produce."""
     import numpy as np
@@ -217,6 +223,21 @@ class CallCost(NamedTuple):
     """Whether the output shares its memory with an input."""
 
 
+class MemoryLayout(NamedTuple):
+    """Where the elements of a tensor lie in memory."""
+
+    address: int
+    """Address of the first element."""
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """Bytes from one element to the next, along each axis."""
+    itemsize: int
+
+    @classmethod
+    def of_array(cls, array: Any) -> MemoryLayout:
+        return cls(array.__array_interface__["data"][0], array.shape, array.strides, array.itemsize)
+
+
 class Backend(ABC):
     """One framework on one kind of device, in a worker process. It supplies tensors, launches and clocks, but does not
     measure.
@@ -236,6 +257,8 @@ class Backend(ABC):
     """Exceptions of the framework for operations without a kernel."""
     unsupported_messages: tuple[str, ...] = ()
     """Parts of messages, in small letters, that mean the same."""
+    index_dtypes: tuple[str, ...] = ("int64", "int32")
+    """Element types of places of elements that it returns beside their values, as top-k does."""
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         self.info = info
@@ -319,7 +342,7 @@ class Backend(ABC):
         """Return at most that many elements of a tensor, evenly spread, as `to_numpy` does; the same ones every
         time."""
         flat = self.download(value).reshape(-1)
-        return widen(flat[:: max(1, ceil(flat.size / most))])
+        return widen(flat[:: sample_stride(flat.size, most)])
 
     def shape(self, value: Any) -> tuple[int, ...]:
         """Return the shape of a tensor."""
@@ -363,9 +386,20 @@ class Backend(ABC):
             return None
         return f"a {type(value).__name__}, and tensors of {self.info.name} are of type {self._tensor_type.__name__}"
 
+    def layout(self, value: Any) -> MemoryLayout | None:
+        """Return where the elements of a tensor lie, so that outputs are found that are only views of inputs; None if
+        unknown."""
+        return None
+
     def copy_into(self, target: Any, source: Any) -> None:
         """Replace the values of a tensor in place. Without this method a launch is not verified again after timing."""
         raise Unsupported(f"{self.info.name} cannot put other data into a tensor")
+
+    def splice(self, target: Any, source: Any, start: int, stop: int) -> None:
+        """Replace the elements `start` to `stop` of a tensor in place, in the order of memory, by those of another."""
+        mixed = cast(self.download(target), self.dtype(target)).copy()
+        mixed.reshape(-1)[start:stop] = self.download(source).reshape(-1)[start:stop]
+        self.copy_into(target, self.upload(mixed, self.dtype(target)))
 
     def poison(self, value: Any) -> None:
         """Overwrite a tensor with values that no operator would produce."""
@@ -460,6 +494,13 @@ class HostBackend(Backend):
         """Return the result of the implementation, which is a launch already."""
         launch: Launch = built
         return launch
+
+    def layout(self, value: Any) -> MemoryLayout | None:
+        """Return where the array lies that shows the tensor's own memory; None where reading copies, which two reads
+        show."""
+        one, other = self.download(value), self.download(value)
+        layouts = MemoryLayout.of_array(one), MemoryLayout.of_array(other)
+        return layouts[0] if layouts[0].address == layouts[1].address else None
 
     def synchronize(self) -> None:
         return None

@@ -50,13 +50,20 @@ class Tolerance:
     magnitude: Callable[[Params], float] = lambda _: 0.0
     """Average magnitude of the results, if known: a result near zero has the same absolute error as the others."""
     factor: float = 1.0
-    """Above 1 for operators whose formula loses digits by cancellation."""
+    """Above 1 for operators whose formula loses digits by cancellation; 0 for those that only move values."""
+    gradient_factor: float = 1.0
+    """Above 1 for operators whose gradient loses more digits than their result."""
 
     def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
         """Return (relative, typical): an error may be at most relative x |expected| + typical x magnitude of
         results."""
         relative = self.factor * _RELATIVE_ERROR.get(dtype, 0.0)  # integers have no error
         return relative, relative * growth(self.terms(params))
+
+    def gradient_bounds(self, dtype: str, params: Params) -> tuple[float, float]:
+        """Return (relative, factor) for gradients: the rounding of one element, and how many times more is allowed."""
+        rounding = _RELATIVE_ERROR[dtype]
+        return rounding, max(1.0, self.bounds(dtype, params)[0] / rounding) * self.gradient_factor
 
 
 def sum_of_products(terms: Callable[[Params], int]) -> Tolerance:
@@ -112,7 +119,10 @@ class Operator:
     implementations: tuple[Implementation, ...]
     tolerance: Tolerance = field(default_factory=Tolerance)
     result_dtype: Callable[[Params], str] = lambda p: str(p["dtype"])
-    """The element type whose precision the output has."""
+    """The element type of the first output, whose precision it has."""
+    further_dtypes: Callable[[Params], tuple[str, ...]] = lambda _: ()
+    """Element types of the outputs after the first, if they are not that of the first one; the last stands for all that
+    follow. An int64 is a place of an element, for which some backends use another type (Backend.index_dtypes)."""
     gradients: tuple[str, ...] = ()
     """Inputs that have a gradient; if empty, there is no backward phase. `x*` stands for every input x0, x1, ...;
     inputs that a case does not have (a bias that is switched off) are left out."""
@@ -120,9 +130,13 @@ class Operator:
     rules: tuple[ParamRule, ...] = ()
     observe: Callable[..., Any] | None = None
     """observe(params, outputs, **inputs) returns what is compared, if that is not simply all outputs."""
+    draws: Callable[..., Any] | None = None
+    """draws(params, outputs, **inputs) returns what a call of a random operator drew: numbers between 0 and 1, whose
+    expected value is the same everywhere. They must be independent of each other and of those of the next call."""
     direction: Callable[..., Any] | None = None
     """direction(params, name, generator, array) returns a change of an input along which the reference is smooth, for
-    operators that are not smooth in every direction; by default every element changes independently."""
+    operators that are not smooth in every direction; by default every element changes independently by -1 or 1. Where
+    all elements of a direction are -1, 0 or 1, each of them may have either sign."""
     observe_gradients: Callable[..., Any] | None = None
     """observe_gradients(params, gradients, seeds, **inputs) returns pairs of (found, expected) arrays, for operators
     whose gradient depends on random values (dropout), so that a reference cannot compute it."""
@@ -131,6 +145,9 @@ class Operator:
     """The output is a view of the input: no data moves, so there is no bandwidth."""
     gradient_view: bool = False
     """Each gradient is the incoming gradient, or a view of it."""
+    trivial: Callable[[Params], bool] = lambda _: False
+    """Whether a case leaves nothing to compute, so that an implementation may return its input, or the incoming
+    gradient (a dropout that drops nothing)."""
     mutates: tuple[str, ...] = ()
     """Inputs that a launch changes in place; the reference returns their new values. Repeating it has to keep them
     finite, because a launch is timed many times."""

@@ -127,7 +127,7 @@ class _MeanTimes(NamedTuple):
 
     def net_ratio(self, gross: float) -> float:
         """Return the ratio of calls without the protocol from that with it."""
-        return self.net(gross * self.baseline) / self.net(self.baseline)
+        return max(gross * self.baseline - self.protocol, 0.0) / self.net(self.baseline)
 
     @property
     def too_short(self) -> bool:

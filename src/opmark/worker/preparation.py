@@ -92,11 +92,27 @@ def _gradient_tensors(
 
 
 def refill(
-    params: Params, task: Task, operator: Operator, backend: Backend, prepared: PreparedLaunch, variant: int
+    params: Params,
+    task: Task,
+    operator: Operator,
+    backend: Backend,
+    prepared: PreparedLaunch,
+    variant: int,
+    *,
+    keep_ends: bool = False,
 ) -> None:
-    """Put other data into the same tensors, one after the other, so that it takes the memory of one of them."""
+    """Put other data into the same tensors, one after the other, so that it takes the memory of one of them.
+
+    With `keep_ends`, some elements at the beginning and the end stay: a cache must not know an input by these. Values
+    that belong together (sorted offsets) are replaced as a whole.
+    """
     for name, spec, seed in _seeded_inputs(params, task, operator, variant):
-        backend.copy_into(prepared.inputs[name], backend.tensor(spec, seed))
+        target, source = prepared.inputs[name], backend.tensor(spec, seed)
+        if keep_ends and spec.elements > 2 and not spec.make:
+            kept = 1 + seed % max(1, spec.elements // 256)
+            backend.splice(target, source, kept, spec.elements - kept)
+        else:
+            backend.copy_into(target, source)
 
 
 def _seeded_inputs(

@@ -23,6 +23,8 @@ from opmark.worker.preparation import prepare, refuse_if_too_large
 from opmark.worker.quantities import TaskMeasurement
 
 _MAX_REASON = 500
+_REPEATING_SHARE = 0.1
+"""Time for calls that look for races, relative to that of the measurement."""
 _STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped"}
 
 Send = Callable[[Reply], None]
@@ -96,14 +98,16 @@ class TaskRunner:
         else:
             counted = CallCost(None, view=operator.view and info.views and task.case.phase == "forward")
         measuring = TaskMeasurement(task, operator, implementation, backend, instruments, prepared)
+        began = time.perf_counter()
         measurements = measuring.run()
+        repeating = _REPEATING_SHARE * (time.perf_counter() - began)
         if operator.foreign:
             measurements = mark_small_calls(measurements, counted.cost, instruments.least_call)
 
         if verification.checked != "none":
             from opmark.worker.verify.outputs import recheck
 
-            after = recheck(task, operator, implementation, backend, prepared)
+            after = recheck(task, operator, implementation, backend, prepared, repeating)
             verification = replace(verification, after=after)
         spoilt = [caution for caution in measurements[0].cautions if caution.code == PREEMPTED]
         unchecked = why_unchecked(verification, info)

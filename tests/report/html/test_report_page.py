@@ -82,8 +82,8 @@ def test_two_runs_begin_with_their_comparison(db: Path) -> None:
     checked(text)
     assert text.index("Comparison: base → new") < text.index("Run base") < text.index("Run new")
     verdicts = re.findall(r"<tr data-verdict=(\w+)>", text)
-    assert verdicts[:4] == ["slower"] * 4
-    assert verdicts[-2:] == ["faster"] * 2
+    assert verdicts[:2] == ["slower"] * 2
+    assert verdicts[-1] == "faster"
     assert "geometric mean B/A" in text
     (head,) = re.findall(r"<table id=versus-1 .*?</thead>", text)
     assert re.findall(r"<button type=button>([^<]*)", head)[:3] == ["operator", "parameters", "quantity"]

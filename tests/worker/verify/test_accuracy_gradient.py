@@ -64,7 +64,7 @@ def test_a_right_gradient_with_the_rounding_of_float32_passes(case):
 )
 def test_a_wrong_gradient_is_found_and_named(case, mistake, name):
     message = complaint(case, {name: mistake(case[2][name])})
-    assert message.startswith(f"gradient of `{name}`: its sum along a random direction is ")
+    assert message.startswith(f"gradient of `{name}`: its sum along a direction is ")
 
 
 @pytest.mark.parametrize("place", [(0, 0), (7, 31), (19, 49)])
@@ -167,16 +167,16 @@ def test_several_directions_are_taken(case):
         return taken[-1]
 
     check_gradients(product, inputs, {"a": right["a"]}, seeds, FLOAT32, noted)
-    assert len({way.tobytes() for way in taken}) >= 3
+    assert len({way.tobytes() for way in taken}) >= 2
 
 
 def test_errors_inside_the_tolerance_pass_even_where_they_all_add_up():
     x = np.zeros(10_000)
     found = check_gradients(
-        lambda i: (i["x"].sum(),), {"x": x}, {"x": np.full(10_000, 1 + 0.9e-5)}, [np.float64(1)], FLOAT32,
+        lambda i: (i["x"].sum(),), {"x": x}, {"x": np.full(10_000, 1 + 0.4e-5)}, [np.float64(1)], FLOAT32,
         lambda name, generator, array: np.ones_like(array),
     )  # fmt: skip
-    assert found.max_abs == pytest.approx(0.09, rel=1e-3)
+    assert found.max_abs == pytest.approx(0.04, rel=1e-3)
 
 
 def test_rounding_passes_where_the_terms_cancel():
@@ -237,3 +237,58 @@ def test_a_gradient_added_up_in_short_numbers_passes_and_a_wrong_one_still_does_
     for wrong in (-rounded, 2 * rounded, rounded / 32, np.where(np.arange(32) == 7, 0.0, rounded)):
         with pytest.raises(WrongResult):
             check(wrong)
+
+
+# Gradients of means are small beside their value, and 16 bits leave room for a factor of 1.02 all the same.
+
+BFLOAT16 = 1.6e-2
+
+
+@pytest.fixture
+def mean():
+    """A mean of squares of 4,096 elements around 1, rounded to 8 bits, and its right gradient."""
+    x = np.random.default_rng(3).uniform(0.5, 1.5, 4096)
+    return {"x": x}, [np.float64(0.75)], _to_8_bits(0.75 * 2 * x / x.size)
+
+
+def _to_8_bits(array: np.ndarray) -> np.ndarray:
+    scale = 2.0 ** (np.floor(np.log2(np.abs(array))) - 7)
+    return np.round(array / scale) * scale
+
+
+def mean_of_squares(inputs):
+    return (np.square(inputs["x"]).mean(),)
+
+
+def test_a_right_gradient_of_a_mean_passes_in_16_bits(mean):
+    inputs, seeds, right = mean
+    check_gradients(mean_of_squares, inputs, {"x": right}, seeds, BFLOAT16)
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, 1.5, 1.1, 1.02, 0.98])
+def test_a_wrong_gradient_of_a_mean_is_found_in_16_bits(mean, factor):
+    inputs, seeds, right = mean
+    with pytest.raises(WrongResult, match="gradient of `x`"):
+        check_gradients(mean_of_squares, inputs, {"x": factor * right}, seeds, BFLOAT16)
+
+
+def test_a_gradient_that_is_too_large_in_one_half_and_too_small_in_the_other_is_found(mean):
+    inputs, seeds, right = mean
+    halves = np.where(np.arange(right.size) < right.size / 2, 1.05, 0.95)
+    with pytest.raises(WrongResult):
+        check_gradients(mean_of_squares, inputs, {"x": halves * right}, seeds, BFLOAT16)
+
+
+def test_a_gradient_below_the_smallest_number_of_its_type_may_be_zero(mean):
+    inputs, seeds, right = mean
+    check_gradients(mean_of_squares, inputs, {"x": np.zeros_like(right)}, [1e-6 * seeds[0]], FLOAT16, spacing=2.0**-24)
+    with pytest.raises(WrongResult):
+        check_gradients(mean_of_squares, inputs, {"x": np.zeros_like(right)}, seeds, FLOAT16, spacing=2.0**-24)
+
+
+def test_more_is_allowed_where_a_formula_loses_digits(mean):
+    inputs, seeds, right = mean
+    noisy = {"x": right * (1 + 0.3 * np.random.default_rng(1).standard_normal(right.size))}
+    check_gradients(mean_of_squares, inputs, noisy, seeds, BFLOAT16, factor=40.0)
+    with pytest.raises(WrongResult):
+        check_gradients(mean_of_squares, inputs, noisy, seeds, BFLOAT16)

@@ -152,6 +152,49 @@ def test_a_result_of_another_element_type_is_wrong(dtype: str, returned: str, nu
         _check(op, {"shape": [5, 7], "dtype": dtype}, numpy_cpu, _changed(op, "numpy", lambda c: c.astype(returned)))
 
 
+@pytest.mark.parametrize(("name", "dtype"), [("topk", "int32"), ("sort", "int16"), ("reduce_max", "float32")])
+def test_places_of_another_element_type_are_wrong(name: str, dtype: str, torch_cpu: Any) -> None:
+    op = operator(name)
+    change = _changed(op, "torch", lambda outputs: (outputs[0], outputs[1].to(getattr(torch, dtype))))
+    with pytest.raises(WrongResult, match=f"output 1 is {dtype}, expected int64"):
+        _check(op, dict(op.preset("small")), torch_cpu, change)
+
+
+def test_a_backend_may_count_places_in_another_type(torch_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(torch_cpu), "index_dtypes", ("int64", "int32"))
+    op = operator("topk")
+    change = _changed(op, "torch", lambda outputs: (outputs[0], outputs[1].int()))
+    _check(op, dict(op.preset("small")), torch_cpu, change)
+
+
+def test_a_further_output_has_the_type_of_the_first_unless_the_operator_says_otherwise(torch_cpu: Any) -> None:
+    op = operator("moments")
+    change = _changed(op, "torch", lambda outputs: (outputs[0], outputs[1].double()))
+    with pytest.raises(WrongResult, match="output 1 is float64, expected float32"):
+        _check(op, dict(op.preset("small")), torch_cpu, change)
+
+
+WRONG_AT_EDGES: dict[str, Change] = {
+    "half up": lambda x: torch.floor(x + 0.5),
+    "half away": lambda x: torch.sign(x) * torch.floor(x.abs() + 0.5),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("what", WRONG_AT_EDGES)
+def test_rounding_that_is_wrong_at_halves_only_is_found(what: str, dtype: str, torch_cpu: Any) -> None:
+    op = operator("round")
+    implementation = Implementation("torch", lambda p, x: lambda: WRONG_AT_EDGES[what](x))
+    with pytest.raises(WrongResult):
+        _check(op, {"shape": [64, 64], "dtype": dtype}, torch_cpu, implementation)
+
+
+def test_a_sign_that_is_wrong_at_zero_only_is_found(torch_cpu: Any) -> None:
+    implementation = Implementation("torch", lambda p, x: lambda: torch.where(x < 0, -1.0, 1.0))
+    with pytest.raises(WrongResult):
+        _check(operator("sign"), {"shape": [64, 64]}, torch_cpu, implementation)
+
+
 class Scaled(torch.autograd.Function):
     """exp with a gradient that is too large by a factor."""
 

@@ -75,6 +75,7 @@ KEYS = {
     "address": lambda x: x.data_ptr(),
     "address and version": lambda x: (x.data_ptr(), x._version),
     "shape": lambda x: tuple(x.shape),
+    "address and both ends": lambda x: (x.data_ptr(), float(x.view(-1)[0]), float(x.view(-1)[-1])),
 }
 
 
@@ -304,16 +305,6 @@ def test_every_element_type_passes(name: str, phase: Phase, dtype: str, torch_cp
     check_passes(op, make_task(op, {**op.preset("small"), "dtype": dtype}, phase), torch_cpu)
 
 
-@pytest.mark.parametrize("given", [{"dtype": "float32", "to": "float32"}, {"dtype": "int32", "to": "int32"}])
-def test_an_output_that_is_the_input_itself_passes(given: dict[str, str], torch_cpu: Backend) -> None:
-    """A cast to the type that it has already may return its input; poisoning that is undone by the other data."""
-    op = operator("cast")
-    task = make_task(op, {"shape": [8], **given})
-    implementation = Implementation("torch", lambda p, x: lambda: x)
-    prepared = prepare(task.case.params, task, op, implementation, torch_cpu)
-    assert recheck(task, op, implementation, torch_cpu, prepared) == "same"
-
-
 # What cannot be done is said.
 
 
@@ -455,6 +446,28 @@ def test_an_operator_that_changes_its_input_once_only_is_wrong(torch_cpu: Backen
 def test_an_input_that_is_changed_without_a_word_is_wrong(torch_cpu: Backend) -> None:
     with pytest.raises(WrongResult):
         rechecked(torch_cpu, lambda p, x: lambda: x.mul_(2), reference=lambda p, x: 2 * x)
+
+
+def test_an_input_that_only_the_timed_launch_changes_is_wrong(torch_cpu: Backend) -> None:
+    def build(p: Any, x: Any) -> Any:
+        def launch() -> Any:
+            made = torch.exp(x)
+            x.abs_()  # no change the second time
+            return made
+
+        return launch
+
+    with pytest.raises(WrongResult, match="changes its input `x`"):
+        rechecked(torch_cpu, build)
+
+
+def test_two_calls_that_draw_the_same_on_the_same_data_are_wrong(torch_cpu: Backend) -> None:
+    def build(p: Any, x: Any) -> Any:
+        mask = torch.rand_like(x) < 0.5
+        return lambda: x * mask
+
+    with pytest.raises(WrongResult, match="two calls on the same data draw the same"):
+        rechecked(torch_cpu, build, result="random")
 
 
 def test_a_view_of_the_input_passes(torch_cpu: Backend) -> None:

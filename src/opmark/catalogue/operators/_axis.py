@@ -184,6 +184,7 @@ def reduction(
         reference=reference,
         tolerance=tolerance or Tolerance(terms=length),
         result_dtype=outputs[0],
+        further_dtypes=lambda p: tuple(output(p) for output in outputs[1:]),
         presets=PRESETS,
         rules=(AXIS_EXISTS, *rules),
         gradients=("x",) if gradients else (),

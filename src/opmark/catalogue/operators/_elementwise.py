@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from opmark.catalogue.operators import _numpy as np
 from opmark.catalogue.operators._builders import calls, formula
-from opmark.plugin import Implementation, Operator, Param, Params, Tolerance
+from opmark.plugin import BLOCK, Implementation, Operator, Param, Params, Tolerance
 from opmark.plugin.param import choice, dtype, shape
 from opmark.plugin.registry import resolve
 from opmark.schema import Cost, TensorSpec
@@ -45,6 +45,7 @@ def pointwise(
     inputs: Sequence[str] = ("x",),
     domains: Sequence[Domain] = (SIGNED,),
     integers: Domain = (0, 60),
+    special: Sequence[float] = (),
     dtypes: Sequence[str] = FLOATS,
     params: Sequence[Param] = (),
     flops: int = 1,
@@ -61,14 +62,15 @@ def pointwise(
 
     `torch` and `numpy` are paths of functions that take the inputs in order, or implementations; without `numpy`, the
     reference becomes the NumPy implementation. `reference(p, **inputs)` by default calls the function at `numpy`.
-    `domains` holds the domain of floats, one for all inputs or one each; `integers` is the domain of integers. The
-    backward pass reads `backward_reads` tensors (the incoming gradient, and what the formula needs) and writes one
-    gradient per input. `gradients` names the inputs that have one, by default all; () for none. `result_dtype` is given
-    if it is not that of the inputs. `kinks` are points without a derivative, or a function of the parameters that
-    returns them; gradients are not checked there.
+    `domains` holds the domain of floats, one for all inputs or one each; `integers` is the domain of integers. Floats
+    in `special`, where the function has an edge, are mixed into the random ones. The backward pass reads
+    `backward_reads` tensors (the incoming gradient, and what the formula needs) and writes one gradient per input.
+    `gradients` names the inputs that have one, by default all; () for none. `result_dtype` is given if it is not that
+    of the inputs. `kinks` are points without a derivative, or a function of the parameters that returns them; gradients
+    are not checked there.
     """
     computed = reference or _pointwise_by_path(str(numpy))
-    specs = _inputs(inputs, domains if len(domains) > 1 else tuple(domains) * len(inputs), integers)
+    specs = _inputs(inputs, domains if len(domains) > 1 else tuple(domains) * len(inputs), integers, special)
     named = tuple(inputs) if gradients is None else tuple(gradients)
     result = (lambda p: result_dtype or str(p["dtype"])) if result_dtype else (lambda p: str(p["dtype"]))
     backward = _cost(backward_reads, backward_flops, writes=len(named))
@@ -93,12 +95,18 @@ def pointwise(
     )
 
 
-def away_from(kinks: Kinks, width: float = 1e-3) -> Any:
-    """Return a direction that does not move elements next to a point without a derivative."""
+# Some units in the last place, relative to the place of the kink.
+_KINK_WIDTHS = {"float16": 2.0**-8, "bfloat16": 2.0**-5}
+
+
+def away_from(kinks: Kinks) -> Any:
+    """Return a direction that does not move elements next to a point without a derivative, where rounding may decide on
+    which side of it an implementation sees them."""
 
     def direction(p: Params, name: str, generator: Any, array: Any) -> Any:
         at = kinks(p) if callable(kinks) else kinks
-        near = np.any([np.abs(array - kink) < width for kink in at], axis=0)
+        width = _KINK_WIDTHS.get(p["dtype"], 0.0)
+        near = np.any([np.abs(array - kink) < max(1e-3, width * abs(kink)) for kink in at], axis=0)
         return np.where(near, 0.0, generator.choice((-1.0, 1.0), size=array.shape))
 
     return direction
@@ -115,15 +123,31 @@ def _implementation(given: str | Implementation, inputs: Sequence[str]) -> Imple
     return calls(given, *inputs) if isinstance(given, str) else given
 
 
-def _inputs(names: Sequence[str], domains: Sequence[Domain], integers: Domain) -> Any:
+def _inputs(names: Sequence[str], domains: Sequence[Domain], integers: Domain, special: Sequence[float]) -> Any:
     def inputs(p: Params) -> dict[str, TensorSpec]:
-        whole = not is_float(p["dtype"])
+        size, whole = tuple(p["shape"]), not is_float(p["dtype"])
         return {
-            name: TensorSpec(tuple(p["shape"]), p["dtype"], *(integers if whole else domain))
+            name: TensorSpec(size, p["dtype"], *integers)
+            if whole
+            else TensorSpec(size, p["dtype"], *domain, make=_mix(p, domain, special) if special else None)
             for name, domain in zip(names, domains, strict=True)
         }
 
     return inputs
+
+
+def _mix(p: Params, domain: Domain, special: Sequence[float]) -> Callable[[Any], Any]:
+    """Return a function that draws uniform values, of which every eighth or so is replaced by a special one. A large
+    tensor repeats a block of them."""
+
+    def make(generator: Any) -> Any:
+        n = min(prod(p["shape"]), BLOCK)
+        block = generator.uniform(*domain, n)
+        marked = generator.random(n, "float32") < 0.125
+        block[marked] = generator.choice(special, int(marked.sum()))
+        return np.resize(block if p["dtype"] == "float64" else block.astype("float32"), tuple(p["shape"]))
+
+    return make
 
 
 def _cost(reads: int, flops: int, *, writes: int = 1, result_dtype: str | None = None) -> Any:

@@ -136,6 +136,7 @@ def view_operator(
         presets=presets,
         view=True,
         gradient_view=backward is None,
+        trivial=whole,
         implementations=(reference_in_numpy(reference), torch),
         **settings,
     )

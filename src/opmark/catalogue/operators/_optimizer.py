@@ -35,6 +35,17 @@ LR_POSITIVE = ParamRule("lr", "be above 0 (got {lr})", lambda p: p["lr"] > 0)
 # Bounds that every element type can hold.
 SIGNED, POSITIVE = (-1.0, 1.0), (0.125, 1.0)
 
+
+class RoundedSteps(Tolerance):
+    """For updates that frameworks do in several steps: in 16 bits each of them rounds its result, and float32 has
+    digits to spare."""
+
+    def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
+        relative, typical = super().bounds(dtype, params)
+        steps = 4.0 if dtype in HALVES else 1.0
+        return steps * relative, steps * typical
+
+
 WAYS = ("plain", "fused")  # the plain one first: speedups are relative to it
 
 Step = Callable[..., Callable[[], Any]]
@@ -88,6 +99,7 @@ def update(
             *(by_torch(torch_update(run, changed, master), path, way) for way, run in steps.items()),
         ),
         tolerance=tolerance or Tolerance(),
+        further_dtypes=lambda _: ("float32",) if master else (),
         mutates=changed,
         rules=tuple(rules),
         aliases=tuple(aliases),

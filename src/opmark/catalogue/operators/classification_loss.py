@@ -215,8 +215,8 @@ CLASS_LOSS_OPERATORS = (
         "cosine_embedding_loss", "1 - cosine of like vectors (target 1), max(0, cosine - margin) of others (-1)",
         _cosine, f"{FUNCTIONAL}.cosine_embedding_loss", _pair, DIM,
         params=(real("margin", "cosine that unlike vectors may have", 0.0),),
-        # Cosines are about 0.5, so that the difference from 1 loses a digit, and so do the gradients.
-        tolerance=Tolerance(terms=lambda p: int(p["dim"]), factor=2.0),
+        # Cosines are about 0.5, and gradients are differences of terms of that size.
+        tolerance=Tolerance(terms=lambda p: int(p["dim"]), gradient_factor=2.0),
         flops=6, backward_flops=8, gradients=("x", "other"), aliases=("CosineEmbeddingLoss",),
     ),
     _row_loss(

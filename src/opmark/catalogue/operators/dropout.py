@@ -16,7 +16,7 @@ from opmark.catalogue.operators._builders import numpy as by_numpy
 from opmark.catalogue.operators._builders import numpy as in_numpy
 from opmark.catalogue.operators._builders import softmax
 from opmark.catalogue.operators._builders import torch as in_torch
-from opmark.catalogue.operators._distributions import alternation, generator, share_error, snap
+from opmark.catalogue.operators._distributions import alternation, generator, share_error, snap, take_windows
 from opmark.catalogue.operators._fusion import compiled, unfused
 from opmark.catalogue.operators.fusion import ROW_PRESETS
 from opmark.plugin import Launch, Operator, ParamRule, Params
@@ -60,10 +60,15 @@ class DropoutKind(NamedTuple):
         if output.shape != x.shape:
             raise ValueError(f"shape {output.shape}, expected {x.shape}")
         factor, shift, other = self.affine(p)
+        return _compare_dropped(p, output, factor * x + shift, other, self.dropped(p, output))
+
+    def dropped(self, p: Params, output: Any) -> Any:
+        """Return which elements or channels are dropped."""
+        factor, shift, other = self.affine(p)
         first = (slice(None), slice(None)) + (slice(0, 1),) * (output.ndim - 2)
         # Half-way between the value of dropped elements and the smallest kept one.
-        dropped = (output[first] if self.channels else output) < (other + factor * LOWEST + shift) / 2
-        return _compare_dropped(p, output, factor * x + shift, other, dropped)
+        marks: Any = (output[first] if self.channels else output) < (other + factor * LOWEST + shift) / 2
+        return marks
 
     def observe_gradients(self, p: Params, gradients: Any, seeds: Any, x: Any) -> Any:
         found, seed = gradients[0], seeds[0]
@@ -127,6 +132,8 @@ def _row(name: str, summary: str, path: str, aliases: Sequence[str], *, alpha: b
         backward_cost=kind.backward_cost,
         reference=kind.reference,
         observe=kind.observe,
+        draws=lambda p, output, x: take_windows(kind.dropped(p, output)),
+        trivial=lambda p: bool(p["p"] == 0),
         observe_gradients=kind.observe_gradients,
         presets=CHANNELS if channels else ELEMENTS,
         rules=(BELOW_ONE, *((RANK,) if channels else ())),
@@ -234,6 +241,7 @@ SOFTMAX_DROPOUT = Operator(
     cost=lambda p: _one_pass(5 * prod(p["shape"]), prod(p["shape"]) * sizeof(p["dtype"])),
     reference=lambda p, x: (softmax(x) / (1 - p["p"]), _statistics(p)),
     observe=_observe_softmax,
+    draws=lambda p, output, x: take_windows(output == 0),
     presets=ROW_PRESETS,
     rules=(BELOW_ONE,),
     result="random",
@@ -285,6 +293,7 @@ BIAS_DROPOUT_ADD = Operator(
     cost=lambda p: Cost(3 * prod(p["shape"]), nbytes(_bias_inputs(p).values()), prod(p["shape"]) * sizeof(p["dtype"])),
     reference=lambda p, **inputs: (_keep_all(p, **inputs), _statistics(p)),
     observe=_observe_bias,
+    draws=lambda p, output, x, bias, residual: take_windows(output - residual < LOWEST),
     presets=ROW_PRESETS,
     rules=(BELOW_ONE,),
     result="random",

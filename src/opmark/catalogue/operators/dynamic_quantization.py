@@ -102,6 +102,7 @@ def dynamic_quant(
         presets=presets,
         implementations=(numpy(recipe.build_numpy), torch(recipe.build_torch)),
         result_dtype=lambda _: "int8",
+        further_dtypes=lambda p: ("float32", p["dtype"]),
         observe=accept_either_neighbour(recipe.reference),
         **more,
     )

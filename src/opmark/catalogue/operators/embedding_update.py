@@ -152,6 +152,7 @@ def _update(
         tolerance=Tolerance(terms=lambda p: p["bags"] if p["distribution"] == "zipf" else lookups(p) // p["rows"] + 1),
         presets=PRESETS,
         rules=(SPREADABLE,),
+        further_dtypes=lambda p: (_inputs_with_state(p)["state"].dtype,) if state else (),
         mutates=changed,
         partial=True,
         implementations=(

@@ -274,7 +274,7 @@ OPERATORS = (
         f"{FUNCTIONAL}.gaussian_nll_loss",
         {"x": uniform_between(-1.0, 1.0), "target": uniform_between(-1.0, 1.0), "var": uniform_between(0.5, 2.0)},
         # The gradient of the variance is a difference of terms that may nearly cancel.
-        tolerance=Tolerance(factor=2.0),
+        tolerance=Tolerance(gradient_factor=2.0),
         flops=6, backward_flops=8, gradients=("x", "var"), aliases=("GaussianNLLLoss",),
     ),
     loss(

@@ -162,6 +162,7 @@ SCATTER = Operator(
     cost=_scatter_cost,
     reference=_scatter,
     result_dtype=lambda _: "int8",
+    further_dtypes=lambda _: ("float32", "int32", "float32", "int32", "int32"),
     observe=accept_either_neighbour(_scatter),
     presets={
         "small": {"num_tokens": 64, "num_experts": 8, "topk": 2, "hidden_size": 128},

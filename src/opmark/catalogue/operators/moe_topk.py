@@ -89,6 +89,7 @@ SOFTMAX_TOPK = Operator(
     cost=lambda p: Cost(_softmax_flops(p), _logits(p).nbytes, _bytes_written(p)),
     reference=_softmax_reference,
     result_dtype=lambda _: "float32",
+    further_dtypes=lambda _: ("int64",),
     observe=_softmax_observe,
     presets={
         "small": {"num_tokens": 64, "num_experts": 64, "topk": 4},
@@ -201,6 +202,7 @@ GROUP_TOPK = Operator(
     cost=_group_cost,
     reference=_group_reference,
     result_dtype=lambda _: "float32",
+    further_dtypes=lambda _: ("int64",),
     observe=_group_observe,
     presets={
         "small": {"num_tokens": 64, "num_experts": 64, "topk": 4, "groups": 8, "topk_groups": 4},

@@ -233,6 +233,8 @@ L2_NORMALIZE = Operator(
              lambda p: prod(p["shape"][axis] for axis in _axes(p)) >= 2),
     ),
     gradients=("x",),
+    # The length to the power of three, of a sum that some frameworks take in the type of x.
+    tolerance=Tolerance(gradient_factor=4.0),
     implementations=(formula(_l2_normalize), torch(_torch_l2_normalize, "torch.nn.functional.normalize")),
     aliases=("L2Normalization", "normalize"),
 )  # fmt: skip

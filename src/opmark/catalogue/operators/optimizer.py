@@ -13,6 +13,7 @@ from opmark.catalogue.operators._optimizer import (
     SIGNED,
     WAYS,
     WD,
+    RoundedSteps,
     decayed_gradient,
     gradient,
     keywords_of,
@@ -22,7 +23,7 @@ from opmark.catalogue.operators._optimizer import (
     torch_gradient,
     update,
 )
-from opmark.plugin import Operator, Params, Tolerance
+from opmark.plugin import Operator, Params
 from opmark.plugin.param import integer, real
 
 MOMENTUM = real("momentum", "weight of the last step", 0.9, kind="amount")
@@ -334,7 +335,7 @@ OPERATORS: tuple[Operator, ...] = (
            params=(lr(0.1), real("lamda1", "L1 regularization", 0.01, kind="amount"),
                    real("beta", "added to the root of the sum of squares", 1.0, kind="amount"), WD, *GRADIENT),
            # The difference of two roots, which amplifies rounding errors, is divided by lr.
-           tolerance=Tolerance(factor=4.0), aliases=("ftrl", "Ftrl")),
+           tolerance=RoundedSteps(), aliases=("ftrl", "Ftrl")),
     update("ftml_update", "follow the moving leader", reference=_ftml, step=_torch_ftml, flops=19,
            states={"d": POSITIVE, "v": POSITIVE, "z": SIGNED}, rules=(LR_POSITIVE,),
            params=(lr(0.0025), real("beta1", "decay of z", 0.6, kind="amount"),

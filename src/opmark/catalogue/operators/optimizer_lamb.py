@@ -223,6 +223,7 @@ def _phase2_operator(name: str, master: bool, *aliases: str) -> Operator:
         reference=reference,
         presets=PRESETS,
         implementations=(numpy_update(reference, changed, master), by_torch(build)),
+        further_dtypes=lambda _: ("float32",),
         mutates=changed,
         rules=(ORDERED,),
         aliases=aliases,

@@ -100,6 +100,7 @@ def _multi(
             *(by_torch(partial(_build, step, way, changed, master), name=way) for way in ways),
         ),
         tolerance=tolerance or Tolerance(),
+        further_dtypes=lambda _: ("float32",) if master else (),
         mutates=changed,
         rules=tuple(rules),
         aliases=tuple(aliases),

@@ -163,6 +163,7 @@ def _global(kind: PoolKind, stem: str, dims: int, *aliases: str) -> Operator:
         reference=reference,
         implementations=(_torch_adaptive_sum(axes) if kind is SUM else _torch_adaptive(stem, dims, lambda p: ones),),
         aliases=aliases,
+        gradient_view=kind is SUM,  # each element gets the incoming gradient as it is, which needs no copies
     )
 
 

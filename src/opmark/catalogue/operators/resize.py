@@ -230,6 +230,7 @@ IM2COL = Operator(
     presets=PRESETS,
     rules=RULES,
     gradients=("x",),
+    trivial=lambda p: bool(p["kernel"] == p["image"] and not p["padding"]),  # one window: the image itself
     implementations=(formula(_im2col), torch(_torch_unfold, "torch.nn.functional.unfold")),
     aliases=("Unfold",),
 )

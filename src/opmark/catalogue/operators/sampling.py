@@ -24,6 +24,7 @@ from opmark.catalogue.operators._distributions import (
     place_in_step,
     refuse_outside,
     snap,
+    take_windows,
     uniformity,
 )
 from opmark.catalogue.operators._elementwise import PRESETS, SHAPE
@@ -62,6 +63,13 @@ def _uniform(law: Law, p: Params, output: Any, full: tuple[int, ...], values: Se
     return uniformity(place_in_step(law.cdf(counts - 1, *rest), law.cdf(counts, *rest)))
 
 
+def _law_draws(law: Law, output: Any, full: tuple[int, ...], values: Sequence[Any]) -> Any:
+    """Return the places of the outputs in their distribution; a value of a discrete one is in the middle of its
+    step."""
+    drawn, *rest = (take_windows(np.broadcast_to(value, full)) for value in (output, *values))
+    return (law.cdf(drawn - 1, *rest) + law.cdf(drawn, *rest)) / 2 if law.discrete else law.cdf(drawn, *rest)
+
+
 def _random(law: Law) -> Operator:
     """Make an operator that draws from one distribution, whose parameters are numbers."""
     names = [argument.name for argument in law.arguments]
@@ -82,6 +90,7 @@ def _random(law: Law) -> Operator:
         cost=lambda p: Cost(0, 0, prod(p["shape"]) * sizeof(p["dtype"])),
         reference=lambda p: expected_uniform(),
         observe=lambda p, output: _uniform(law, p, output, tuple(p["shape"]), given(p)),
+        draws=lambda p, output: _law_draws(law, output, tuple(p["shape"]), given(p)),
         presets=PRESETS,
         rules=(ENOUGH, *law.rules),
         implementations=(
@@ -130,6 +139,7 @@ def _sample(law: Law) -> Operator:
         cost=partial(_sample_cost, law),
         reference=lambda p, **tensors: expected_uniform(),
         observe=lambda p, output, **tensors: _uniform(law, p, output, _full(p), list(tensors.values())),
+        draws=lambda p, output, **tensors: _law_draws(law, output, _full(p), list(tensors.values())),
         presets={
             "small": {"distributions": 64, "draws": 1024},
             "typical": {"distributions": 1024, "draws": 1024},
@@ -172,6 +182,7 @@ RANDINT = Operator(
     cost=lambda p: Cost(0, 0, prod(p["shape"]) * sizeof(p["dtype"])),
     reference=lambda p: expected_uniform(),
     observe=_randint_observe,
+    draws=lambda p, output: (take_windows(output) - p["low"] + 0.5) / (p["high"] - p["low"]),
     presets=PRESETS,
     rules=(
         ENOUGH,
@@ -194,6 +205,12 @@ def _bernoulli_observe(p: Params, output: Any, x: Any) -> Any:
     return uniformity(place_in_step(output * (1 - x), np.where(output == 0, 1 - x, 1.0)))
 
 
+def _bernoulli_draws(p: Params, output: Any, x: Any) -> Any:
+    """Return the middle of the step from 0 to 1 - x, or from there to 1: its expected value does not depend on x."""
+    drawn, x = take_windows(output), take_windows(x)
+    return np.where(drawn == 0, (1 - x) / 2, 1 - x / 2)
+
+
 def _numpy_bernoulli(p: Params, x: Any) -> Launch:
     drawing = generator()
     return lambda: (drawing.random(x.shape, np.float32) < x).astype(x.dtype)
@@ -214,6 +231,7 @@ BERNOULLI = Operator(
     cost=lambda p: Cost(0, prod(p["shape"]) * sizeof(p["dtype"]), prod(p["shape"]) * sizeof(p["dtype"])),
     reference=lambda p, x: expected_uniform(),
     observe=_bernoulli_observe,
+    draws=_bernoulli_draws,
     presets=PRESETS,
     rules=(ENOUGH,),
     implementations=(in_numpy(_numpy_bernoulli), in_torch(_torch_bernoulli, "torch.bernoulli")),
@@ -225,9 +243,14 @@ BERNOULLI = Operator(
 def _multinomial_observe(p: Params, output: Any, weights: Any) -> Any:
     """Map each category to a random place in its interval of the row's cumulative distribution from 0 to 1."""
     refuse_outside(output, (p["rows"], p["draws"]), 0, p["categories"] - 1, 0.0)
+    return uniformity(place_in_step(*_category_steps(p, output, weights)))
+
+
+def _category_steps(p: Params, output: Any, weights: Any) -> list[Any]:
+    """Return where the intervals of the drawn categories begin and end."""
     ends = np.cumsum(weights / weights.sum(axis=1, keepdims=True), axis=1)
     starts = np.concatenate((np.zeros((p["rows"], 1)), ends[:, :-1]), axis=1)
-    return uniformity(place_in_step(*(np.take_along_axis(at, output, axis=1) for at in (starts, ends))))
+    return [np.take_along_axis(at, output, axis=1) for at in (starts, ends)]
 
 
 def _numpy_multinomial(p: Params, weights: Any) -> Launch:
@@ -261,6 +284,7 @@ MULTINOMIAL = Operator(
     cost=lambda p: Cost(0, p["rows"] * p["categories"] * sizeof(p["dtype"]), p["rows"] * p["draws"] * sizeof("int64")),
     reference=lambda p, weights: expected_uniform(),
     observe=_multinomial_observe,
+    draws=lambda p, output, weights: take_windows(sum(_category_steps(p, output, weights)) / 2),
     result_dtype=lambda p: "int64",
     presets={
         "small": {"rows": 32, "categories": 32, "draws": 1024},
@@ -325,6 +349,7 @@ RANDPERM = Operator(
     cost=lambda p: Cost(0, 0, p["elements"] * sizeof(p["dtype"])),
     reference=lambda p: (np.arange(p["elements"], dtype=np.float64), np.zeros(2)),
     observe=_randperm_observe,
+    draws=lambda p, output: take_windows(output) / p["elements"],
     presets={"small": {"elements": 10000}, "typical": {"elements": 1 << 20}, "large": {"elements": 1 << 24}},
     rules=(at_least("elements"),),
     implementations=(in_numpy(_numpy_randperm), in_torch(_torch_randperm, "torch.randperm")),
@@ -374,6 +399,7 @@ SHUFFLE = Operator(
     cost=_shuffle_cost,
     reference=lambda p, x: (np.sort(_keys(x.astype(np.float64))), np.zeros(2)),
     observe=_shuffle_observe,
+    draws=lambda p, output, x: take_windows(_keys(output.astype(np.float64))),
     presets={"small": {"shape": [1024, 64]}, "typical": {"shape": [16384, 256]}, "large": {"shape": [65536, 1024]}},
     rules=(ParamRule("shape", f"have at least {LEAST} rows, so that no two calls give the same (got {{shape}})",
                 lambda p: bool(p["shape"][0] >= LEAST)),),

@@ -81,6 +81,7 @@ UNIQUE = Operator(
     },
     cost=_unique_cost,
     reference=_unique,
+    further_dtypes=lambda _: ("int64",),
     tolerance=EXACT,
     presets={
         "small": {"shape": [64, 256]},

@@ -58,7 +58,7 @@ ARITHMETIC = (
               integers=(-60, 60), backward_reads=1, aliases=("neg", "Negative")),
     # The gradient is zero almost everywhere, so there is no backward phase.
     pointwise("sign", "-1, 0 or 1", torch="torch.sign", numpy="numpy.sign", dtypes=(*FLOATS, *SIGNED_INTS),
-              integers=(-2, 3), flops=0, gradients=(), aliases=("sgn",)),
+              integers=(-2, 3), special=(0.0, -0.0), flops=0, gradients=(), aliases=("sgn",)),
     pointwise("identity", "a copy of x in new memory", torch="torch.clone", numpy="numpy.copy",
               dtypes=(*FLOATS, *INTS), flops=0, gradient_view=True,
               # MXNet's regression outputs have their loss only in the gradient; forwards they are a copy.
@@ -72,7 +72,7 @@ ARITHMETIC = (
               backward_flops=2, aliases=("Sqrt",)),
     # The derivative is the third power of a rounded result.
     pointwise("rsqrt", "1 / square root of x", torch="torch.rsqrt", reference=lambda p, x: 1 / np.sqrt(x), flops=2,
-              domains=(AROUND_ONE,), backward_flops=4, tolerance=Tolerance(factor=1.5)),
+              domains=(AROUND_ONE,), backward_flops=4, tolerance=Tolerance(gradient_factor=1.5)),
     pointwise("cbrt", "cube root of x", torch=_builders.torch(_torch_cbrt), numpy="numpy.cbrt", domains=(AROUND_ONE,),
               backward_flops=3),
     pointwise("rcbrt", "1 / cube root of x", torch=_builders.torch(_torch_rcbrt), flops=2, domains=(AROUND_ONE,),
@@ -121,7 +121,7 @@ TRIGONOMETRY = (
     # The derivative is a difference of rounded terms, which nearly cancel close to zero and depend on a rounded πx far
     # from it.
     pointwise("sinc", "sin(πx) / πx", torch="torch.sinc", numpy="numpy.sinc", domains=((0.3125, 1.0),), flops=3,
-              backward_flops=8, tolerance=Tolerance(factor=1.5)),
+              backward_flops=8, tolerance=Tolerance(gradient_factor=1.5)),
 )  # fmt: skip
 
 SPECIAL = (
@@ -225,6 +225,7 @@ CAST = Operator(
     # An integer drops the fraction; the tolerance covers the rounding of a shorter float.
     reference=lambda p, x: x if is_float(p["to"]) else np.trunc(x),
     result_dtype=lambda p: str(p["to"]),
+    trivial=lambda p: bool(p["to"] == p["dtype"]),  # the gradient is the incoming one
     presets=PRESETS,
     gradients=("x",),
     implementations=(_builders.numpy(_numpy), _builders.torch(_torch, path="torch.Tensor.to")),
@@ -238,12 +239,21 @@ WIDE: Domain = (-100.0, 100.0)
 """Wide enough for many integers; in a wider range, most bfloat16 values would already be integers."""
 
 
+# Whole numbers and halves, and the numbers just below 0.5 and 1 in each type, which `floor(x + 0.5)` gets wrong.
+EDGES = tuple(
+    sign * edge
+    for sign in (1, -1)
+    for edge in (*(n / 2 for n in range(40)), *(near - 2.0**-k for near in (0.5, 1.0) for k in (9, 12, 25, 54)))
+)
+
+
 def _rounding(name: str, summary: str, aliases: Sequence[str] = (), **implementations: Any) -> Operator:
     return pointwise(
         name,
         summary,
         torch=f"torch.{name}",
         domains=(WIDE,),
+        special=EDGES,
         gradients=(),
         aliases=aliases,
         **(implementations or {"numpy": f"numpy.{name}"}),

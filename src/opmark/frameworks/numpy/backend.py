@@ -13,6 +13,8 @@ from opmark.schema import Cost
 
 
 class NumpyBackend(HostBackend):
+    index_dtypes = ("int64",)
+
     def environment(self) -> dict[str, Any]:
         try:
             scipy = version("scipy")

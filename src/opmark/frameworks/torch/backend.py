@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,13 @@ from opmark.plugin import (
     CallCost,
     DeviceClock,
     Launch,
+    MemoryLayout,
     MemoryProbe,
     ProcessGroup,
     World,
     make_values,
 )
+from opmark.plugin.backend import sample_stride
 from opmark.schema import Cost, TensorSpec
 from opmark.schema.tensor import is_float
 
@@ -56,6 +57,7 @@ class TorchBackend(Backend):
     oom_messages = _OUT_OF_MEMORY
     unsupported_errors = (NotImplementedError,)
     unsupported_messages = _NOT_THERE
+    index_dtypes = ("int64",)
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
@@ -161,7 +163,7 @@ class TorchBackend(Backend):
 
     def sample(self, value: Any, most: int) -> Any:
         flat = value.detach().reshape(-1)
-        return self.to_numpy(flat[:: max(1, ceil(flat.numel() / most))])
+        return self.to_numpy(flat[:: sample_stride(flat.numel(), most)])
 
     def shape(self, value: Any) -> tuple[int, ...]:
         return tuple(value.shape)
@@ -184,8 +186,17 @@ class TorchBackend(Backend):
         self.synchronize()  # what is in the host's memory is written at once, and a device may not be done with it
         poison(value)
 
+    def layout(self, value: Any) -> MemoryLayout | None:
+        if value.layout != torch.strided:
+            return None
+        size = value.element_size()
+        return MemoryLayout(value.data_ptr(), tuple(value.shape), tuple(n * size for n in value.stride()), size)
+
     def copy_into(self, target: Any, source: Any) -> None:
         target.data.copy_(source)
+
+    def splice(self, target: Any, source: Any, start: int, stop: int) -> None:
+        target.data.view(-1)[start:stop] = source.view(-1)[start:stop]
 
     def backward(
         self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False

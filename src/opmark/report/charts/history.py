@@ -94,7 +94,7 @@ def _levels(history: History, places: Mapping[str, int]) -> tuple[Mark, ...]:
 
 
 def _change_mark(change: LevelChange, places: Mapping[str, int]) -> Mark:
-    doubt = "" if change.sure else ", perhaps by chance"
+    doubt = "" if change.sure else ", perhaps by chance" if change.settled else ", perhaps a state of the machine"
     label = f"{change_text(change.ratio)} {change.direction} since {change.after.started[:_DAY]}{doubt}"
     facts = [f"{fact} {_value_text(a)} -> {_value_text(b)}" for fact, (a, b) in change.differing.items()]
     note = "; ".join(

@@ -157,6 +157,7 @@ class CandidateProcess:
         """End the process at once, with everything that it started. Closing it twice does nothing."""
         if self.pid not in _ALIVE:
             return
+        self.close_gate()  # first its children, while they are known as such
         self._process.kill()
         self._process.wait()
         _ALIVE.remove(self.pid)

@@ -1,14 +1,23 @@
 """Compares arrays and gradients with the reference, and measures how far off they are.
 
-Gradients are checked for any operator, without a formula for its gradient. The change of the reference along a random
+Gradients are checked for any operator, without a formula for its gradient. The change of the reference along a
 direction v is known from a few more evaluations of it (a central difference in float64); it must equal the gradient
-times v. Each element of the direction is +1 or -1, so every element of the gradient counts; a single wrong one shows as
-long as it stands out from the rounding of all of them together, which in 16-bit types it may not.
+times v. Two kinds of directions are taken:
+
+- Random ones, in which each element is +1 or -1. Every element of the gradient counts; a single wrong one shows as long
+  as it stands out from the rounding of all of them together, which in 16-bit types it may not.
+- Ones that follow the signs of the gradient that was found. There all elements add up, while their roundings do not: a
+  gradient that is 2 % too large shows in 16-bit types too. Along one of them a part of the elements goes the other way,
+  so that what is too large in one place and too small in another shows as well.
+
+The error is bounded by the gradient itself, and by no more than a small part of the outputs: a mean has gradients that
+are hundreds of times smaller than its value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +33,19 @@ POINTS = len(_FIVE_POINTS)
 """Number of evaluations of the reference for one direction."""
 EVALUATIONS = DIRECTIONS * POINTS
 """Number of evaluations of the reference for the gradient of one input."""
-# Error of the difference itself: its truncation and rounding, relative to the terms that it adds up.
-_OWN_ERROR = 1e-7
+# Error of the difference itself: its truncation relative to the slope, and its rounding relative to what it adds up.
+_TRUNCATION = 1e-7
+_ROUNDING = 1e-9
+# What rounding explains, relative to that of a single element: the error of all elements in a random direction, which
+# grows with their norm, and the error that all of them share (a saved row sum that was rounded).
+_SCATTER = 2.0
+_SHARED = 0.5
+# What is left of terms that cancel, relative to their rounding: of those inside an operator (a softmax over one element
+# has a gradient of zero), and of those that a gradient adds up over several outputs.
+_LEFT = 0.02
+_LEFT_OF_SUM = 0.2
+_BLOCKS = 16
+_COMBINED_ELEMENTS = 1 << 20
 
 Reference = Callable[[Mapping[str, Any]], Sequence[Any]]
 Direction = Callable[[str, np.random.Generator, Any], Any]
@@ -43,8 +63,16 @@ def check_gradients(
     relative: float,
     direction: Direction = any_direction,
     directions: int = DIRECTIONS,
+    *,
+    factor: float = 1.0,
+    spacing: float = 0.0,
 ) -> ArrayErrors:
-    """`seeds` are the gradients of the outputs, None for an output that has none."""
+    """Compare gradients with slopes of the reference, and raise WrongResult for one that is too far off.
+
+    `seeds` are the gradients of the outputs, None for an output that has none. `relative` is the rounding of one
+    element, `factor` is above 1 where formulas lose digits, and `spacing` is the distance between the smallest numbers
+    of the element type.
+    """
     generator = np.random.default_rng(0)
     found = _Slopes(reference, inputs, seeds)
     worst = ArrayErrors(0.0, 0.0)
@@ -55,13 +83,47 @@ def check_gradients(
             raise WrongResult(f"gradient of `{name}` is not finite everywhere")
         # An element of the gradient adds up as many terms as there are outputs to each of them, and frameworks do
         # that in the type that they store more often than forwards.
-        allowed = (relative + _OWN_ERROR) * growth(4 * found.outputs / max(1, gradient.size))
-        for _ in range(directions):
-            signs = direction(name, generator, inputs[name])
-            terms = gradient * signs
-            scale = max(float(np.sqrt(np.square(terms).sum())), found.magnitude)
-            worst = _judge(name, float(terms.sum()), found.along(name, signs), scale, allowed, worst)
+        scatter = _SCATTER * factor * (relative + _TRUNCATION) * growth(4 * found.outputs / max(1, gradient.size))
+        shared = _SHARED * relative + _TRUNCATION
+        left = _ROUNDING + relative * (_LEFT_OF_SUM if found.outputs > gradient.size else _LEFT)
+        for way in islice(_directions(direction, name, generator, inputs[name], gradient), directions):
+            terms = gradient * way
+            scale = float(np.sqrt(np.square(terms).sum()))
+            total, expected = float(terms.sum()), found.along(name, way)
+            floor = left * found.magnitude + spacing / 2 * float(np.abs(way).sum())
+            bound = scatter * scale + shared * max(abs(total), abs(expected)) + floor
+            error = abs(total - expected)
+            if not error <= bound:
+                raise WrongResult(
+                    f"gradient of `{name}`: its sum along a direction is {total:.6g}, the reference changes by "
+                    f"{expected:.6g} a step; off by {error:.3g}, allowed {bound:.3g}"
+                )
+            worst = ArrayErrors(max(worst.max_abs, error), max(worst.max_rel, error / scale if scale else 0.0))
     return worst
+
+
+def _directions(
+    direction: Direction, name: str, generator: np.random.Generator, array: Any, gradient: Any
+) -> Iterator[Any]:
+    """Yield a random direction, two that follow the gradient, of which the second goes the other way in a quarter of
+    its elements, and another random one."""
+    random = direction(name, generator, array)
+    yield random
+    length = -(-gradient.size // _BLOCKS)
+    turned = np.where(generator.permutation(_BLOCKS) < _BLOCKS // 4, -1.0, 1.0)
+    for blocks in (np.ones(gradient.size), np.repeat(turned, length)[: gradient.size]):
+        wanted = gradient * blocks.reshape(gradient.shape)
+        if np.isin(random, (-1.0, 0.0, 1.0)).all():  # every element is free to go either way
+            yield np.where(wanted == 0, random, np.abs(random) * np.sign(wanted))
+            continue
+        # Directions that are not free are combined, each one in the sense in which the gradient grows.
+        drawn = [direction(name, generator, array) for _ in range(_count_combined(gradient.size))]
+        yield sum(way if (wanted * way).sum() >= 0 else -way for way in drawn) / len(drawn)
+    yield direction(name, generator, array)
+
+
+def _count_combined(size: int) -> int:
+    return max(4, min(64, _COMBINED_ELEMENTS // max(1, size)))
 
 
 class _Slopes:
@@ -73,7 +135,6 @@ class _Slopes:
         self._seeds = seeds
         weighted = self._weighted(inputs)
         self.outputs = sum(values.size for values in weighted)
-        # Where a gradient is zero, what is left of it is the rounding of terms of this size.
         self.magnitude = float(np.sqrt(sum(np.square(values).sum() for values in weighted)))
 
     def along(self, name: str, signs: Any) -> float:
@@ -87,17 +148,6 @@ class _Slopes:
     def _weighted(self, inputs: Mapping[str, Any]) -> list[Any]:
         outputs = self._reference(inputs)
         return [out * seed for out, seed in zip(outputs, self._seeds, strict=False) if seed is not None]
-
-
-def _judge(name: str, found: float, expected: float, scale: float, allowed: float, worst: ArrayErrors) -> ArrayErrors:
-    error = abs(found - expected)
-    bound = allowed * max(scale, abs(expected))
-    if not error <= bound:
-        raise WrongResult(
-            f"gradient of `{name}`: its sum along a random direction is {found:.6g}, the reference changes by "
-            f"{expected:.6g} a step; off by {error:.3g}, allowed {bound:.3g}"
-        )
-    return ArrayErrors(max(worst.max_abs, error), max(worst.max_rel, error / scale if scale else 0.0))
 
 
 # Comparison of arrays within a tolerance. NaN and infinity never pass by accident.
@@ -193,6 +243,12 @@ _FORMATS = {
 
 ROUNDING = {dtype: 2.0 ** -(digits + 1) / 3**0.5 for dtype, (digits, _) in _FORMATS.items()}
 """Root mean square of the error of one rounding, relative to a number just above a power of two."""
+
+
+def smallest_spacing(dtype: str) -> float:
+    """The distance between the smallest numbers of a floating-point type."""
+    digits, smallest = _FORMATS[dtype]
+    return float(np.ldexp(1.0, smallest - digits))
 
 
 def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:

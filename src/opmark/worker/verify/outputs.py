@@ -7,6 +7,7 @@ timing, `recheck` makes sure that the launch still computes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from opmark.errors import Unsupported, WrongResult
 from opmark.plugin import Backend, Implementation, Launch, Operator, Params
 from opmark.plugin.operator import count_elements, shrink
 from opmark.schema import Numerics, Task, Verification
-from opmark.schema.tensor import sizeof
+from opmark.schema.tensor import is_float, sizeof
 from opmark.units import count_bytes
 from opmark.worker.preparation import PreparedLaunch, bind, case_bytes, gradient_names, make_inputs, prepare, refill
 from opmark.worker.verify.accuracy import (
@@ -28,9 +29,15 @@ from opmark.worker.verify.accuracy import (
     check_gradients,
     compare_arrays,
     numerics,
+    smallest_spacing,
 )
+from opmark.worker.verify.memory import refuse_changed_inputs, refuse_shared_memory
+from opmark.worker.verify.randomness import refuse_dependent_draws
+from opmark.worker.verify.repeats import LOOKED_AT_ELEMENTS, refuse_unsteady
 from opmark.worker.verify.sampled import WHOLE, SamplePlan, plan_gradient_sample, plan_sample, plan_second_sample
 from opmark.worker.verify.slices import ALL, Part, PartialSize, add_up, as_tuple, find_coincidences, forget_sizes
+
+_INDEPENDENT_CALLS = 3
 
 
 def verify(task: Task, operator: Operator, implementation: Implementation, backend: Backend) -> Verification:
@@ -67,13 +74,16 @@ def _verify_by(
         params = scale_down(operator, params, evaluations)
     gradients = gradient_names(task, operator, params) if task.case.phase != "forward" else ()
     prepared = prepare(params, task, operator, implementation, backend)
-    relative, typical = bounds(operator, params)
+    inputs = _input_samples(prepared, backend)
+    tolerance = bounds(operator, params)
+    if gradients and not operator.observe_gradients:
+        tolerance = (math.prod(operator.tolerance.gradient_bounds(_coarsest_dtype(operator, params), params)), 0.0)
     numbers: list[Numerics] = []
     verification = Verification(
         checked="scaled" if plan is None else "full" if plan.whole else "sampled",
         note="" if plan else "its reference would take too long at this size, and no part of it stands for the rest",
         params=None if plan else dict(params),
-        tolerance=(relative, 0.0 if gradients and not operator.observe_gradients else typical),
+        tolerance=tolerance,
         reference="" if operator.reference_by == "NumPy" else operator.reference_by,
     )
     plan = plan or WHOLE
@@ -81,9 +91,14 @@ def _verify_by(
         if gradients and operator.observe_gradients:
             errors = _check_observed_gradients(prepared, operator, params, backend, numbers)
         elif gradients:
-            errors = _check_backward(plan, prepared, operator, params, backend, relative, gradients)
+            errors = _check_backward(plan, prepared, operator, params, backend, gradients)
         else:
             errors = _check_forward(plan, prepared, operator, params, backend, numbers)
+        if operator.draws and task.case.phase != "backward":  # which walks the graph of one draw
+            forward = replace(task, case=replace(task.case, phase="forward", wrt=()))
+            same = prepared if forward == task else prepare(params, forward, operator, implementation, backend)
+            _check_draws(same, operator, params, backend)
+        refuse_changed_inputs(inputs, _input_samples(prepared, backend), operator.mutates)
     except WrongResult as error:
         error.verification = replace(verification, numerics=tuple(numbers))
         raise
@@ -157,10 +172,11 @@ def _check_forward(
     arrays = {} if plan.chunked else input_arrays(operator, params, prepared.inputs, backend, part)
     sums = RandomSums(plan.summed, params, prepared.inputs, backend) if plan.summed else None
     native = _require_computed(prepared.launch(), backend)
+    if not (operator.view or operator.trivial(params)):
+        others = {name: tensor for name, tensor in prepared.inputs.items() if name not in operator.mutates}
+        refuse_shared_memory(native, others, backend)
     dtypes = [backend.dtype(output) for output in native]
-    due = operator.result_dtype(params)
-    if dtypes[0] != due:
-        raise WrongResult(f"output 0 is {dtypes[0]}, expected {due}")
+    _check_dtypes(operator, params, dtypes, backend)
     outputs = tuple(_take_output(part, params, i, output, backend) for i, output in enumerate(native))
     if plan.chunked:
         pieces = plan.pieces(params, part)
@@ -211,11 +227,31 @@ def _take_output(part: Part, params: Params, index: int, output: Any, backend: B
         raise WrongResult(f"output {index}: {error}") from None
 
 
+def _check_dtypes(operator: Operator, params: Params, dtypes: Sequence[str], backend: Backend) -> None:
+    """Raise WrongResult for an output of another element type than the operator declares: it is other work than was
+    asked for, since more or fewer bytes are written."""
+    due = [operator.result_dtype(params), *operator.further_dtypes(params)]
+    due += due[-1:] * (len(dtypes) - len(due))  # the last one stands for all that follow
+    for i, (found, expected) in enumerate(zip(dtypes, due, strict=False)):
+        allowed = backend.index_dtypes if i and expected == "int64" else (expected,)
+        if found not in allowed:
+            raise WrongResult(f"output {i} is {found}, expected {' or '.join(allowed)}")
+
+
 def compute_numerics(outputs: Sequence[Any], expected: Sequence[Any], dtypes: Sequence[str] = ()) -> Iterator[Numerics]:
     """Yield how far off each output is; a wrong number of outputs or a wrong shape is reported elsewhere."""
     for i, (output, due) in enumerate(zip(outputs, expected, strict=False)):
         if output.shape == due.shape:
             yield numerics(output, due, dtypes[i] if i < len(dtypes) else "")
+
+
+def _call_backward(prepared: PreparedLaunch, operator: Operator, params: Params, backend: Backend) -> tuple[Any, ...]:
+    """The gradients. Raise WrongResult for gradients that are views of inputs or of the gradients of the outputs."""
+    native = _require_computed(prepared.launch(), backend)
+    if not (operator.gradient_view or operator.trivial(params)):
+        seeds = {f"the gradient of output {i}": seed for i, seed in enumerate(prepared.seeds)}
+        refuse_shared_memory(native, {**prepared.inputs, **seeds}, backend, "gradient")
+    return native
 
 
 def _require_computed(outputs: Any, backend: Backend) -> tuple[Any, ...]:
@@ -245,7 +281,6 @@ def _check_backward(
     operator: Operator,
     params: Params,
     backend: Backend,
-    relative: float,
     names: Sequence[str],
 ) -> ArrayErrors:
     """Check gradients, or a part of them. Then the gradients of the outputs are zero outside of the part: so are those
@@ -260,7 +295,9 @@ def _check_backward(
     for seed, positions in zip(prepared.seeds, kept, strict=True):
         if positions:
             backend.keep_only(seed, positions)
-    native = _require_computed(prepared.launch(), backend)
+    native = _call_backward(prepared, operator, params, backend)
+    dtype = _coarsest_dtype(operator, params)
+    relative, factor = operator.tolerance.gradient_bounds(dtype, params)
     weight = part.weight(params)
     seeds = [
         None if seed is None else weight * backend.take(seed, positions)
@@ -282,7 +319,10 @@ def _check_backward(
     def direction(name: str, generator: Any, array: Any) -> Any:
         return custom(smaller, name, generator, array) if custom else any_direction(name, generator, array)
 
-    return check_gradients(reference, arrays, gradients, seeds, relative, direction, plan.directions or DIRECTIONS)
+    return check_gradients(
+        reference, arrays, gradients, seeds, relative, direction, plan.directions or DIRECTIONS,
+        factor=factor, spacing=smallest_spacing(dtype),
+    )  # fmt: skip
 
 
 def _check_vanishes(name: str, outside: Any, inside: Any, relative: float) -> None:
@@ -300,13 +340,24 @@ def _check_observed_gradients(
     """Compare gradients that depend on random values: the operator says which part of them can be compared."""
     assert operator.observe_gradients is not None
     arrays = input_arrays(operator, params, prepared.inputs, backend)
-    gradients = [backend.to_numpy(gradient) for gradient in _require_computed(prepared.launch(), backend)]
+    gradients = [backend.to_numpy(gradient) for gradient in _call_backward(prepared, operator, params, backend)]
     seeds = [None if seed is None else backend.to_numpy(seed) for seed in prepared.seeds]
     pairs = operator.observe_gradients(params, gradients, seeds, **arrays)
     found, expected = zip(*pairs, strict=True)
     numbers += compute_numerics(found, expected)
     relative, typical = bounds(operator, params)
     return compare_arrays(found, expected, relative, typical=typical)
+
+
+def _check_draws(prepared: PreparedLaunch, operator: Operator, params: Params, backend: Backend) -> None:
+    """Raise WrongResult where calls of the forward pass on the same data do not draw independently."""
+    assert operator.draws is not None
+    arrays = input_arrays(operator, params, prepared.inputs, backend)
+    drawn = []
+    for _ in range(_INDEPENDENT_CALLS):
+        outputs = tuple(backend.to_numpy(output) for output in as_tuple(prepared.launch()))
+        drawn.append(operator.draws(params, outputs if len(outputs) > 1 else outputs[0], **arrays))
+    refuse_dependent_draws(drawn)
 
 
 def bounds(operator: Operator, params: Params) -> tuple[float, float]:
@@ -318,7 +369,7 @@ def _coarsest_dtype(operator: Operator, params: Params) -> str:
     result = operator.result_dtype(params)
     inputs = (spec.dtype for spec in operator.inputs(params).values())
     relative = operator.tolerance.bounds
-    return max((result, *inputs), key=lambda dtype: (relative(dtype, params)[0], -sizeof(dtype)))
+    return max((result, *inputs), key=lambda dtype: (relative(dtype, params)[0], is_float(dtype), -sizeof(dtype)))
 
 
 # After timing: does the launch still compute, with other data at the same addresses and poisoned outputs?
@@ -327,20 +378,35 @@ MAX_RECHECKED_ELEMENTS = 1 << 16
 """Elements of an output that are compared, spread over it: enough to see that the work was done."""
 _TWICE = 2.0
 """Two results that are each at the limit of the tolerance may be this many times the tolerance apart."""
+_BURST_ROOM = 8
+"""Free memory, in sizes of a call, that is enough to keep the outputs of a burst of calls."""
 
 
 def recheck(
-    task: Task, operator: Operator, implementation: Implementation, backend: Backend, prepared: PreparedLaunch
+    task: Task,
+    operator: Operator,
+    implementation: Implementation,
+    backend: Backend,
+    prepared: PreparedLaunch,
+    seconds: float = 0.02,
 ) -> str:
-    """`same`, or why it was not checked again. Raise WrongResult where the timed launch does not compute."""
+    """`same`, or why it was not checked again. Raise WrongResult where the timed launch does not compute. `seconds` is
+    the time for calls on the same data."""
     try:
-        return _recheck(task, operator, implementation, backend, prepared)
+        return _recheck(task, operator, implementation, backend, prepared, seconds)
     except Unsupported as error:  # some backends cannot write into a tensor
         return f"not done: {error.message}"
+    except WrongResult as error:
+        raise WrongResult(f"verified before timing, wrong after it: {error.message}") from None
 
 
 def _recheck(
-    task: Task, operator: Operator, implementation: Implementation, backend: Backend, prepared: PreparedLaunch
+    task: Task,
+    operator: Operator,
+    implementation: Implementation,
+    backend: Backend,
+    prepared: PreparedLaunch,
+    seconds: float,
 ) -> str:
     params, drawn = task.case.params, operator.result == "random"
     changed = operator.mutates and task.case.phase != "backward"  # which walks a graph and leaves the inputs alone
@@ -349,9 +415,28 @@ def _recheck(
         return f"not done: other data needs {count_bytes(need)}, {count_bytes(free)} are free"
     if changed:  # the timed calls have changed the inputs many times
         refill(params, task, operator, backend, prepared, variant=0)
+    if not drawn:
+        arrays = input_arrays(operator, params, prepared.inputs, backend) if _observes(operator, task) else None
+        refuse_unsteady(
+            prepared.launch,
+            lambda native: _comparable(as_tuple(native), params, operator, backend, arrays, LOOKED_AT_ELEMENTS),
+            lambda found, first: compare_outputs(operator, params, found, first, factor=_TWICE),
+            seconds,
+            keep=free is None or _BURST_ROOM * need <= free,
+            reset=(lambda: refill(params, task, operator, backend, prepared, variant=0)) if changed else None,
+        )
+        if changed:
+            refill(params, task, operator, backend, prepared, variant=0)
     before = _call_for_comparison(prepared, prepared.launch, params, operator, backend, task, poison=True)
+    if drawn and task.case.phase != "backward":  # which walks the graph of one draw
+        again = _call_for_comparison(prepared, prepared.launch, params, operator, backend, task, poison=True)
+        if _equal(again, before):
+            raise WrongResult("two calls on the same data draw the same: the result is the same to the last bit")
     if task.case.phase != "backward":  # whose graph has kept what it needs of the inputs
-        refill(params, task, operator, backend, prepared, variant=1)
+        # An output that is the input has been poisoned, ends and all.
+        keep_ends = not (changed or operator.view or operator.trivial(params))
+        refill(params, task, operator, backend, prepared, variant=1, keep_ends=keep_ends)
+    inputs = _input_samples(prepared, backend)
     plan = plan_second_sample(operator, params) if task.case.phase == "forward" and not drawn else None
     other = prepared  # a second call of the same launch, where the reference says whether it is right
     if plan is None:
@@ -363,6 +448,7 @@ def _recheck(
     if changed:
         refill(params, task, operator, backend, prepared, variant=1)
     found = _call_for_comparison(prepared, prepared.launch, params, operator, backend, task)
+    refuse_changed_inputs(inputs, _input_samples(prepared, backend), operator.mutates)
     try:
         _check_all_written(found, before)
         if not drawn:
@@ -384,8 +470,8 @@ def _recheck(
             raise WrongResult("the result is the same to the last bit")
     except WrongResult as error:
         raise WrongResult(
-            "verified before timing, wrong after it: with other data in the same tensors the launch that was timed "
-            f"does not compute it anew, or changes its inputs: {error.message}"
+            "with other data in the same tensors the launch that was timed does not compute it anew, or changes its "
+            f"inputs: {error.message}"
         ) from None
     return "same"
 
@@ -420,18 +506,37 @@ def _call_for_comparison(
     poison: bool = False,
 ) -> tuple[Any, ...]:
     """Call once, and return the arrays to compare. With `poison`, the outputs are overwritten afterwards."""
-    observes = operator.observe is not None and task.case.phase == "forward" and operator.result != "random"
-    arrays = input_arrays(operator, params, prepared.inputs, backend) if observes else {}
+    arrays = input_arrays(operator, params, prepared.inputs, backend) if _observes(operator, task) else None
     native = as_tuple(launch())
-    if observes:
-        outputs = tuple(backend.to_numpy(output) for output in native)
-        compared = as_tuple(output_arrays(operator, params, outputs, arrays))
-    else:
-        compared = tuple(backend.sample(output, MAX_RECHECKED_ELEMENTS) for output in native)
+    compared = _comparable(native, params, operator, backend, arrays, MAX_RECHECKED_ELEMENTS)
     if poison:
         for output in native:
             backend.poison(output)
     return compared
+
+
+def _observes(operator: Operator, task: Task) -> bool:
+    """Whether the operator says what of its outputs can be compared. Draws are never the same."""
+    return operator.observe is not None and task.case.phase == "forward" and operator.result != "random"
+
+
+def _comparable(
+    native: tuple[Any, ...],
+    params: Params,
+    operator: Operator,
+    backend: Backend,
+    arrays: Mapping[str, Any] | None,
+    most: int,
+) -> tuple[Any, ...]:
+    """The arrays to compare: what the operator makes of its outputs and of its inputs `arrays`, where there are any,
+    else so many elements of each output."""
+    if arrays is None:
+        return tuple(backend.sample(output, most) for output in native)
+    return as_tuple(output_arrays(operator, params, tuple(map(backend.to_numpy, native)), arrays))
+
+
+def _input_samples(prepared: PreparedLaunch, backend: Backend) -> dict[str, Any]:
+    return {name: backend.sample(tensor, MAX_RECHECKED_ELEMENTS) for name, tensor in prepared.inputs.items()}
 
 
 # A smaller case in place of one that is too large to check: same operator, same dtype, same options.

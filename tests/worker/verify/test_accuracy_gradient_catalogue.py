@@ -92,7 +92,7 @@ def gradients_of(
     if too_large(op, params, evaluations):
         params = scale_down(op, params, evaluations)
     prepared = prepare(params, task, op, implementation, live)
-    arrays = input_arrays(op, params, prepared, live)
+    arrays = input_arrays(op, params, prepared.inputs, live)
     seeds = [None if seed is None else live.to_numpy(seed) for seed in prepared.seeds]
     found = [live.to_numpy(gradient) for gradient in as_tuple(prepared.launch())]
     relative, factor = op.tolerance.gradient_bounds(dtype, params)

@@ -104,7 +104,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
     refusal: Refusal = ""
     reason: str = ""
     seeds: dict[str, int] = {}
-    """Of a candidate that was refused: the seed of each input of that call, to draw it again."""
+    """Seed of each input of the call that the candidate was refused for, to draw it again."""
     checked: int = 0
     """Timed calls whose outputs were compared with the reference, element by element."""
     trials: int = 0

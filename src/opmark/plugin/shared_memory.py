@@ -43,12 +43,13 @@ class Arena(ABC):
         later does not count."""
 
     @abstractmethod
-    def read(self, place: ArrayPlace) -> Any:
-        """Return the values that were there when `settle` was called, as a NumPy array, float64 for floats."""
+    def read(self, place: ArrayPlace, positions: Mapping[int, Any]) -> Any:
+        """Return the values that were there when `settle` was called, as a NumPy array, float64 for floats: those at
+        these positions along axes, and all along other axes."""
 
     @abstractmethod
-    def widen(self, copy: Any) -> Any:
-        """Return a copy that `draw` returned as a NumPy array, float64 for floats."""
+    def widen(self, copy: Any, positions: Mapping[int, Any]) -> Any:
+        """Return values of a copy that `draw` returned, in the same way."""
 
     @abstractmethod
     def holds(self, place: ArrayPlace, copy: Any) -> bool:

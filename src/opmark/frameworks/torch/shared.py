@@ -74,14 +74,14 @@ class CudaArena(Arena):
         self._taken.copy_(self._memory[self._first : end])
         torch.cuda.synchronize()
 
-    def read(self, place: ArrayPlace) -> Any:
+    def read(self, place: ArrayPlace, positions: Mapping[int, Any]) -> Any:
         taken = self._taken[place.offset - self._first :][: place.nbytes]
         if place.dtype == "bool" and bool((taken > 1).any()):
-            return taken.reshape(place.shape).cpu().numpy()
-        return self._backend.to_numpy(taken.view(getattr(torch, place.dtype)).reshape(place.shape))
+            return self._backend.take(taken.reshape(place.shape), positions)
+        return self._backend.take(taken.view(getattr(torch, place.dtype)).reshape(place.shape), positions)
 
-    def widen(self, copy: Any) -> Any:
-        return self._backend.to_numpy(copy)
+    def widen(self, copy: Any, positions: Mapping[int, Any]) -> Any:
+        return self._backend.take(copy, positions)
 
     def holds(self, place: ArrayPlace, copy: Any) -> bool:
         found, due = _view(self._memory, place), copy.contiguous()

@@ -1,4 +1,5 @@
-"""Checks one call of a candidate: every element against the reference, and all errors together against rounding."""
+"""Checks one call of a candidate, or a part of it: every element against the reference, and all errors together against
+rounding."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from opmark.schema.tensor import is_float
 from opmark.worker.judge.process import Refused
 from opmark.worker.verify.accuracy import ROUNDING
 from opmark.worker.verify.outputs import compare_outputs, output_arrays
-from opmark.worker.verify.slices import as_tuple
+from opmark.worker.verify.slices import ALL, Part, as_tuple
 
 PRECISION = 8.0
 """Errors may be this many times those of the baseline, or of rounding once to the element type after a sum in float32.
@@ -32,12 +33,19 @@ class Checked(NamedTuple):
 
 
 def check_call(
-    operator: Operator, params: Params, inputs: Mapping[str, Any], outputs: Sequence[Any], dtypes: Sequence[str]
+    operator: Operator,
+    params: Params,
+    inputs: Mapping[str, Any],
+    outputs: Sequence[Any],
+    dtypes: Sequence[str],
+    part: Part = ALL,
 ) -> Checked:
-    """Compare all outputs of one call with the reference. Raise WrongResult for one that is too far off."""
-    expected = as_tuple(operator.reference(params, **inputs))
+    """Compare the outputs of one call with the reference. Raise WrongResult for one that is too far off. Inputs and
+    outputs are those of a part of the case, if one is given."""
+    smaller = part.params(operator, params)
+    expected = as_tuple(operator.reference(smaller, **inputs))
     if operator.observe:
-        seen = output_arrays(operator, params, tuple(outputs), inputs)
+        seen = output_arrays(operator, smaller, tuple(outputs), inputs)
         found = compare_outputs(operator, params, seen, expected)
         return Checked(found.max_abs, found.max_rel, (), ())
     _check_written(outputs, expected)

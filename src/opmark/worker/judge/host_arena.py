@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from opmark.errors import Unsupported
 from opmark.plugin import Arena, ArrayPlace, draw_values
 from opmark.plugin.backend import widen
 from opmark.schema import TensorSpec
+from opmark.worker.verify.slices import take
 
 
 class HostArena(Arena):
@@ -35,11 +36,12 @@ class HostArena(Arena):
     def settle(self, places: Sequence[ArrayPlace]) -> None:
         """Nothing can change: the only process that maps this memory has been stopped, and has no children."""
 
-    def read(self, place: ArrayPlace) -> Any:
-        return _load_from(self._array(place), place.dtype)
+    def read(self, place: ArrayPlace, positions: Mapping[int, Any]) -> Any:
+        return _load_from(take(self._array(place), positions), place.dtype)
 
-    def widen(self, copy: Any) -> Any:
-        return _load_from(*copy)
+    def widen(self, copy: Any, positions: Mapping[int, Any]) -> Any:
+        stored, dtype = copy
+        return _load_from(take(stored, positions), dtype)
 
     def holds(self, place: ArrayPlace, copy: Any) -> bool:
         return bool(self._array(place).tobytes() == copy[0].tobytes())

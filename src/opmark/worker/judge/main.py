@@ -45,6 +45,16 @@ from opmark.worker.judge.checks import Checked, check_call, compute_excess, refu
 from opmark.worker.judge.host_arena import HostArena
 from opmark.worker.judge.process import CandidateProcess, Refused
 from opmark.worker.process_setup import die_with_parent
+from opmark.worker.verify.outputs import too_large
+from opmark.worker.verify.sampled import WHOLE, SamplePlan, plan_sample
+from opmark.worker.verify.slices import (
+    ALL,
+    MOST_SECONDS,
+    Part,
+    estimate_seconds,
+    find_coincidences,
+    forget_sizes,
+)
 
 _SET_DUMPABLE, _SET_CHILD_SUBREAPER = 4, 36
 _PAGE = 4096
@@ -115,13 +125,21 @@ class TrialBench:
         self.facts: dict[str, Any] = {**host(), "device": self._info.device, "threads": order.threads}
         self.arena = self._open_arena()
         self.baseline_errors: tuple[float, ...] = ()
+        self.plan = self.plan_parts()
+        """Which part of a call is checked."""
 
     def judge_pair(self, pair: int) -> JudgeReply:
         """Run the baseline and the candidate, the one that was last before first. The very first is the baseline, whose
         outputs say where those of the candidate go."""
         order = self.order
         processes = [self.start(order.baseline), self.start(order.candidate)]
-        turns = [TurnRunner(self, process, trusted=side == 0) for side, process in enumerate(processes)]
+        cost = self.operator.cost(order.case.params)
+        seconds = estimate_seconds(cost.flops or 0, count_elements(self.operator, order.case.params))
+        whole_at = secrets.randbelow(_FEWEST_TRIALS) if pair == 0 and seconds <= MOST_SECONDS else None
+        turns = [
+            TurnRunner(self, processes[0], trusted=True),
+            TurnRunner(self, processes[1], trusted=False, whole_at=whole_at),
+        ]
         try:
             for process in processes:  # they import their frameworks at the same time
                 self._open(process)
@@ -160,6 +178,12 @@ class TrialBench:
             raise TaskError(f"{self._info.name} has no memory that two processes can share")
         return arena
 
+    def plan_parts(self) -> SamplePlan:
+        """Return how a call is checked: another part of it each time, if all of it would take long."""
+        params = self.order.case.params
+        plan = plan_sample(self.operator, params) if too_large(self.operator, params) else None
+        return WHOLE if plan is None or plan.chunked else plan
+
     def start(self, implementation: str) -> CandidateProcess:
         order, cores = self.order, sorted(affinity())
         variables = {key: value.format(threads=order.threads) for key, value in self._info.variables.items()}
@@ -187,10 +211,14 @@ class TrialBench:
 class TurnRunner:
     """One turn: a process is loaded, warmed up, and called until there are enough trials."""
 
-    def __init__(self, bench: TrialBench, process: CandidateProcess, *, trusted: bool) -> None:
+    def __init__(
+        self, bench: TrialBench, process: CandidateProcess, *, trusted: bool, whole_at: int | None = None
+    ) -> None:
+        """`whole_at`: the call of which every element is checked, where others are checked by a part of them."""
         self._bench = bench
         self._process = process
         self._trusted = trusted
+        self._whole_at = whole_at
         self._calls: list[float] = []
         self._empty: list[float] = []
         self.seeds: dict[str, int] = {}
@@ -216,9 +244,10 @@ class TurnRunner:
         self.checked, self._check_time = 0, 0.0
         start = time.perf_counter()
         while not self._enough(time.perf_counter() - start - self._check_time):
-            self._trial(check=not self.checked or self._draw_check())
-            if self._trusted:
-                self._empty.append(process.trial(lambda: bench.arena.settle(bench.outputs), call=False))
+            whole = len(self._calls) == self._whole_at
+            self._trial(check=whole or not self.checked or self._draw_check(), whole=whole)
+            # Both sides do, so that what comes before a call is the same for both.
+            self._empty.append(process.trial(lambda: bench.arena.settle(bench.outputs), call=False))
 
     def result(self) -> TrialTurn:
         return self._turn(self._calls)
@@ -240,7 +269,7 @@ class TurnRunner:
         share = max(_LEAST_CHECKED, order.turn_time / (calls * seconds))
         return secrets.randbelow(1 << 20) < share * (1 << 20)
 
-    def _trial(self, *, check: bool) -> None:
+    def _trial(self, *, check: bool, whole: bool = False) -> None:
         bench, process = self._bench, self._process
         arena, outputs = bench.arena, bench.outputs
         self.seeds = {place.name: secrets.randbits(_SEED_BITS) for place in bench.inputs}
@@ -252,18 +281,33 @@ class TurnRunner:
         self._calls.append(process.trial(lambda: arena.settle(outputs)))
         if check:
             start = time.perf_counter()
-            self._check(copies)
+            self._check(copies, whole=whole)
             self._check_time += time.perf_counter() - start
         process.check_after()
 
-    def _check(self, copies: dict[str, Any]) -> None:
+    def _check(self, copies: dict[str, Any], *, whole: bool) -> None:
+        """Compare a call with the reference, a part of it if the case is large."""
         bench = self._bench
         arena, operator, params = bench.arena, bench.operator, bench.order.case.params
-        inputs = {name: arena.widen(copy) for name, copy in copies.items()}
-        outputs = [arena.read(place) for place in bench.outputs]
+        part = ALL if whole else bench.plan.draw(params)
+
+        def take_inputs(some: Part) -> dict[str, Any]:
+            shapes = {place.name: place.shape for place in bench.inputs}
+            return {
+                name: arena.widen(copy, some.positions(params, name, shapes[name])) for name, copy in copies.items()
+            }
+
         try:
-            found = check_call(operator, params, inputs, outputs, [place.dtype for place in bench.outputs])
+            outputs = [arena.read(at, part.positions(params, i, at.shape)) for i, at in enumerate(bench.outputs)]
+            dtypes = [place.dtype for place in bench.outputs]
+            found = check_call(operator, params, take_inputs(part), outputs, dtypes, part)
         except WrongResult as error:
+            # The sizes that a part is cut along were found with a tiny case: was that a coincidence?
+            if part.sizes and forget_sizes(
+                operator, params, *find_coincidences(operator, params, part, None, take_inputs)
+            ):
+                bench.plan = bench.plan_parts()
+                return self._check(copies, whole=whole)
             raise Refused("wrong", error.message) from None
         if arena.still_written(bench.outputs):
             raise Refused("tampered", "its outputs changed after it said that it was done")

@@ -1,7 +1,8 @@
 """The program in a candidate's process. Nothing in here counts: clock, inputs, reference and verdict are elsewhere.
 
-It locks itself in, takes its tensors from the shared memory, loads the candidate, and then calls it once for every byte
-`CALL` that arrives. The catalogue's implementation, against which a candidate is judged, runs in the same program.
+It locks itself in, takes its tensors from the shared memory, loads the candidate, and then makes the calls of a trial
+for every byte `CALL` that arrives. The catalogue's implementation, against which a candidate is judged, runs in the
+same program.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class CandidateOrder(msgspec.Struct, frozen=True):
     implementation: str
     """A label of the catalogue, `FILE.py:FUNCTION` or `MODULE:FUNCTION`."""
     memory: dict[str, Any]
-    inputs: list[ArrayPlace]
+    inputs: list[list[ArrayPlace]]
+    """Those of each call of a trial."""
     folder: str
     """The folder that modules of the user are imported from."""
 
@@ -71,7 +73,7 @@ def main(descriptor: int) -> None:
 def _serve(order: CandidateOrder, stream: Any, line: socket.socket) -> None:
     module, _, name = order.shares.partition(":")
     shared: SharedTensors = getattr(import_module(module), name)(order.memory, order.threads)
-    inputs = {place.name: shared.view(place) for place in order.inputs}
+    inputs = [{place.name: shared.view(place) for place in places} for places in order.inputs]
     line.sendall(DONE)
     stream.readline()  # the word to load it
     if names_function(order.implementation):
@@ -80,28 +82,30 @@ def _serve(order: CandidateOrder, stream: Any, line: socket.socket) -> None:
     else:
         known = implementations(find_operator(order.op), find_backend(order.backend))
         chosen = next(one for one in known if one.label == order.implementation)
-    launch = shared.bind(partial(chosen.build, order.params), inputs)
+    launches = [shared.bind(partial(chosen.build, order.params), views) for views in inputs]
 
-    def call() -> list[Any]:
-        found = launch()
+    def call(index: int) -> list[Any]:
+        found = launches[index]()
         if found is None:  # it works in place
-            found = [inputs[name] for name in order.mutates]
+            found = [inputs[index][name] for name in order.mutates]
         return list(found) if isinstance(found, tuple | list) else [found]
 
-    described = [shared.describe(output) for output in call()]
+    described = [shared.describe(output) for output in call(0)]
     shared.synchronize()
     line.sendall(DONE + json.dumps(described).encode() + b"\n")
-    places = msgspec.json.decode(stream.readline(), type=list[ArrayPlace])
-    outputs, blanks = [shared.view(place) for place in places], [shared.blank(place) for place in places]
-    kinds = [(place.shape, place.dtype) for place in places]
+    places = msgspec.json.decode(stream.readline(), type=list[list[ArrayPlace]])
+    outputs = [[shared.view(place) for place in of_call] for of_call in places]
+    blanks = [shared.blank(place) for place in places[0]]
+    kinds = [(place.shape, place.dtype) for place in places[0]]
     while byte := stream.read(1):
         try:
-            found = blanks if byte == NOTHING else call()
-            described = [shared.describe(output) for output in found]
-            if described != kinds:
-                raise TypeError(_describe_mismatch(described, kinds))
-            for output, view in zip(found, outputs, strict=True):
-                shared.copy(output, view)
+            for i, views in enumerate(outputs):
+                found = blanks if byte == NOTHING else call(i)
+                described = [shared.describe(output) for output in found]
+                if described != kinds:
+                    raise TypeError(_describe_mismatch(described, kinds))
+                for output, view in zip(found, views, strict=True):
+                    shared.copy(output, view)
             shared.synchronize()
         except Exception as error:  # noqa: BLE001 - as above
             line.sendall(FAILED + _reason(error))

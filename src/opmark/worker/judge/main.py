@@ -1,9 +1,9 @@
 """The process of the judge. It owns the clock, the inputs, the reference and what is said about a candidate.
 
 It reads a `JudgeOrder`, then one line per pair of turns, and answers each on a pipe. In a turn a fresh process computes
-calls one at a time. Before each call its inputs are drawn while it is stopped, from a seed that nobody else ever sees,
-and its outputs are poisoned; after the call it is stopped again, and a random part of the calls is checked: there is no
-other call than those that are timed, so there is none to be recognized.
+one trial at a time: one call, or several on a device. Before a trial its inputs are drawn while the process is stopped,
+from seeds that nobody else ever sees, and its outputs are poisoned; after the trial it is stopped again, and some of
+the calls are checked, drawn by lot: there is no other call than those that are timed, so there is none to be recognized.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ _LONGEST_TURN = 20.0
 """Times the requested time of a turn, after which it ends with fewer trials than it should have, but not with fewer
 than the fewest."""
 _FEWEST_TRIALS = 5
+_CALLS_ON_DEVICE, _ROOM_ON_DEVICE = 16, 4 << 30
+"""Calls of a trial on a device, and the bytes that they share at most."""
 _LEAST_CHECKED = 0.1
 """Share of the calls that are checked where checking takes much longer than a call."""
 _REFERENCE_ARRAYS = 4
@@ -107,15 +109,25 @@ class TrialBench:
         self._info = find_backend(order.backend)
         self.operator = find_operator(order.case.op)
         self.specs = self.operator.inputs(order.case.params)
-        self.inputs: list[ArrayPlace] = []
-        end = 0
-        for name, spec in self.specs.items():
-            self.inputs.append(ArrayPlace(name, end, spec.shape, spec.dtype, spec.nbytes))
-            end = _next_page(end + spec.nbytes)
-        self.outputs: list[ArrayPlace] = []
-        self._room = end
         written = self.operator.cost(order.case.params).bytes_written
-        self._nbytes = end + _next_page(_OUTPUT_ROOM * max(written, _PAGE)) + 256 * _PAGE
+        room = _next_page(_OUTPUT_ROOM * max(written, _PAGE)) + 256 * _PAGE
+        self.calls = 1
+        """Calls of a trial. A device gets several, so that launching one overlaps with computing another, as it does
+        in use; each has inputs and outputs of its own."""
+        if self._info.device != "cpu":
+            of_call = room + sum(_next_page(spec.nbytes) for spec in self.specs.values())
+            self.calls = max(1, min(_CALLS_ON_DEVICE, _ROOM_ON_DEVICE // of_call))
+        self.inputs: list[list[ArrayPlace]] = []
+        end = 0
+        for _ in range(self.calls):
+            self.inputs.append([])
+            for name, spec in self.specs.items():
+                self.inputs[-1].append(ArrayPlace(name, end, spec.shape, spec.dtype, spec.nbytes))
+                end = _next_page(end + spec.nbytes)
+        self.outputs: list[list[ArrayPlace]] = []
+        """The outputs of each call, one after the other."""
+        self._room = end
+        self._nbytes = end + self.calls * room
         need, free = (
             _REFERENCE_ARRAYS * 8 * count_elements(self.operator, order.case.params),
             virtual_memory().available,
@@ -197,13 +209,15 @@ class TrialBench:
 
     def place_outputs(self, described: Sequence[tuple[tuple[int, ...], str]]) -> None:
         """Lay out the outputs in the shared memory, as the baseline has them."""
-        end, self.outputs = self._room, []
-        for i, (shape, dtype) in enumerate(described):
-            nbytes = DTYPES[dtype].size
-            for size in shape:
-                nbytes *= size
-            self.outputs.append(ArrayPlace(f"output {i}", end, shape, dtype, nbytes))
-            end = _next_page(end + nbytes)
+        end = self._room
+        for _ in range(self.calls):
+            self.outputs.append([])
+            for i, (shape, dtype) in enumerate(described):
+                nbytes = DTYPES[dtype].size
+                for size in shape:
+                    nbytes *= size
+                self.outputs[-1].append(ArrayPlace(f"output {i}", end, shape, dtype, nbytes))
+                end = _next_page(end + nbytes)
         if end > self._nbytes:
             raise TaskError(f"the outputs of `{self.order.case.op}` need {end - self._room} bytes, more than expected")
 
@@ -229,8 +243,9 @@ class TurnRunner:
 
     def run(self) -> None:
         bench, order, process = self._bench, self._bench.order, self._process
-        for place in bench.inputs:
-            bench.arena.draw(place, bench.specs[place.name], secrets.randbits(_SEED_BITS))
+        for places in bench.inputs:
+            for place in places:
+                bench.arena.draw(place, bench.specs[place.name], secrets.randbits(_SEED_BITS))
         described = process.load(order.load_timeout)
         if self._trusted and not bench.outputs:
             bench.place_outputs(described)
@@ -247,7 +262,7 @@ class TurnRunner:
             whole = len(self._calls) == self._whole_at
             self._trial(check=whole or not self.checked or self._draw_check(), whole=whole)
             # Both sides do, so that what comes before a call is the same for both.
-            self._empty.append(process.trial(lambda: bench.arena.settle(bench.outputs), call=False))
+            self._empty.append(process.trial(self._settle, call=False) / bench.calls)
 
     def result(self) -> TrialTurn:
         return self._turn(self._calls)
@@ -265,41 +280,50 @@ class TurnRunner:
         """Decide by lot whether to check a call, so that checking takes about as long as the turn: every call if that
         is quick, and at least one of ten."""
         order, seconds = self._bench.order, self._check_time / self.checked
-        calls = min(_MOST_TRIALS, max(order.least_trials, order.turn_time / median(self._calls)))
-        share = max(_LEAST_CHECKED, order.turn_time / (calls * seconds))
+        trials = order.turn_time / (self._bench.calls * median(self._calls))
+        share = max(_LEAST_CHECKED, order.turn_time / (min(_MOST_TRIALS, max(order.least_trials, trials)) * seconds))
         return secrets.randbelow(1 << 20) < share * (1 << 20)
 
     def _trial(self, *, check: bool, whole: bool = False) -> None:
-        bench, process = self._bench, self._process
-        arena, outputs = bench.arena, bench.outputs
-        self.seeds = {place.name: secrets.randbits(_SEED_BITS) for place in bench.inputs}
-        copies = {
-            place.name: arena.draw(place, bench.specs[place.name], self.seeds[place.name]) for place in bench.inputs
-        }
-        for place in outputs:
-            arena.poison(place)
-        self._calls.append(process.trial(lambda: arena.settle(outputs)))
+        """Make the calls of a trial. With `check`, one of them is compared with the reference."""
+        bench, process, arena = self._bench, self._process, self._bench.arena
+        chosen = secrets.randbelow(bench.calls)
+        copies: dict[str, Any] = {}
+        for call, places in enumerate(bench.inputs):
+            for place in places:
+                seed = secrets.randbits(_SEED_BITS)
+                drawn = arena.draw(place, bench.specs[place.name], seed)
+                if call == chosen:
+                    copies[place.name], self.seeds[place.name] = drawn, seed
+        for places in bench.outputs:
+            for place in places:
+                arena.poison(place)
+        self._calls.append(process.trial(self._settle) / bench.calls)
         if check:
             start = time.perf_counter()
-            self._check(copies, whole=whole)
+            self._check(chosen, copies, whole=whole)
             self._check_time += time.perf_counter() - start
         process.check_after()
 
-    def _check(self, copies: dict[str, Any], *, whole: bool) -> None:
-        """Compare a call with the reference, a part of it if the case is large."""
+    def _settle(self) -> None:
+        self._bench.arena.settle([place for places in self._bench.outputs for place in places])
+
+    def _check(self, call: int, copies: dict[str, Any], *, whole: bool) -> None:
+        """Compare a call of the trial with the reference, a part of it if the case is large."""
         bench = self._bench
         arena, operator, params = bench.arena, bench.operator, bench.order.case.params
         part = ALL if whole else bench.plan.draw(params)
 
         def take_inputs(some: Part) -> dict[str, Any]:
-            shapes = {place.name: place.shape for place in bench.inputs}
+            shapes = {place.name: place.shape for place in bench.inputs[call]}
             return {
                 name: arena.widen(copy, some.positions(params, name, shapes[name])) for name, copy in copies.items()
             }
 
         try:
-            outputs = [arena.read(at, part.positions(params, i, at.shape)) for i, at in enumerate(bench.outputs)]
-            dtypes = [place.dtype for place in bench.outputs]
+            places = bench.outputs[call]
+            outputs = [arena.read(place, part.positions(params, i, place.shape)) for i, place in enumerate(places)]
+            dtypes = [place.dtype for place in places]
             found = check_call(operator, params, take_inputs(part), outputs, dtypes, part)
         except WrongResult as error:
             # The sizes that a part is cut along were found with a tiny case: was that a coincidence?
@@ -307,11 +331,11 @@ class TurnRunner:
                 operator, params, *find_coincidences(operator, params, part, None, take_inputs)
             ):
                 bench.plan = bench.plan_parts()
-                return self._check(copies, whole=whole)
+                return self._check(call, copies, whole=whole)
             raise Refused("wrong", error.message) from None
-        if arena.still_written(bench.outputs):
+        if arena.still_written([place for places in bench.outputs for place in places]):
             raise Refused("tampered", "its outputs changed after it said that it was done")
-        for place in bench.inputs:
+        for place in bench.inputs[call]:
             if place.name not in operator.mutates and not arena.holds(place, copies[place.name]):
                 raise Refused("tampered", f"it changed its input `{place.name}`")
         self._take(found)
@@ -329,7 +353,8 @@ class TurnRunner:
 
     def _turn(self, times: Sequence[float]) -> TrialTurn:
         error = 1.2533 * robust_deviation(times) / sqrt(len(times))
-        return TrialTurn(median(times), error, len(times), self.checked, self.max_abs, self.max_rel, self._excess)
+        trials = len(times) * self._bench.calls
+        return TrialTurn(median(times), error, trials, self.checked, self.max_abs, self.max_rel, self._excess)
 
 
 def _next_page(nbytes: int) -> int:

@@ -106,8 +106,8 @@ class CandidateProcess:
         except (TypeError, ValueError):
             raise Refused("tampered", "it answered in the name of the program that calls it") from None
 
-    def prepare(self, outputs: Sequence[ArrayPlace], timeout: float) -> None:
-        """Tell it where outputs go, and stop it."""
+    def prepare(self, outputs: Sequence[Sequence[ArrayPlace]], timeout: float) -> None:
+        """Tell it where the outputs of each call of a trial go, and stop it."""
         self.timeout = timeout
         self._line.sendall(msgspec.json.encode(list(outputs)) + b"\n")
         self.stop()
@@ -136,7 +136,7 @@ class CandidateProcess:
         os.waitid(os.P_PID, self.pid, os.WSTOPPED)
 
     def trial(self, settle: Callable[[], None], *, call: bool = True) -> float:
-        """Let it run for one call; return the seconds from the word to begin until it was stopped and `settle` has
+        """Let it run for one trial; return the seconds from the word to begin until it was stopped and `settle` has
         taken the outputs. Whatever the process does to its own clocks, the time is the judge's."""
         self._check_stopped()
         start = time.perf_counter()

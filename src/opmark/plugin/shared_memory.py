@@ -95,3 +95,8 @@ class SharedTensors(ABC):
     def synchronize(self) -> None:
         """Wait until everything is written."""
         return None
+
+    def record(self, work: Callable[[], None]) -> Callable[[], None] | None:
+        """Return a function that has the device do the same work again without the host's part of it, or None if
+        that cannot be had. Called after `work` itself has run."""
+        return None

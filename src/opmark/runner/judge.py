@@ -40,6 +40,9 @@ _LONGEST_PAIR = 3600.0
 _LOG_TAIL = 2000
 _TICK = 1e-7
 TOO_SHORT = "a call is too short to be told from starting and stopping its process"
+NOT_RECORDED = (
+    "the launches of {} could not be recorded as a graph, since it waits for the device: its time has them in it"
+)
 
 
 @dataclass(frozen=True)
@@ -103,13 +106,17 @@ def judge_candidate(order: JudgeOrder, limits: JudgeLimits) -> Judgement:
         )  # fmt: skip
     found = found or _compare(pairs, limits.margin, len(looks))
     times = _mean_times(pairs)
+    cautions = [TOO_SHORT] if times.too_short else []
+    if hello.facts["device"] != "cpu":
+        sides = {order.baseline: pairs[0].baseline, order.candidate: pairs[0].candidate}
+        cautions += [NOT_RECORDED.format(name) for name, turn in sides.items() if not turn.recorded]
     return Judgement(
         **common, accepted=found.verdict != "slower", correct=True, checked=checked, trials=trials,
         max_abs_error=worst_abs, max_rel_error=worst_rel, precision=max(pair.candidate.excess for pair in pairs),
         verdict=found.verdict, ratio=times.net_ratio(found.ratio), low=times.net_ratio(found.low),
         high=times.net_ratio(found.high), seconds=times.net(times.candidate),
         baseline_seconds=times.net(times.baseline), protocol_seconds=times.protocol,
-        cautions=(TOO_SHORT,) if times.too_short else (),
+        cautions=tuple(cautions),
     )  # fmt: skip
 
 

@@ -51,6 +51,8 @@ class TrialTurn(Struct, frozen=True):
     max_rel_error: float = 0.0
     excess: float = 0.0
     """Root mean square of the errors, divided by that which rounding explains; at most 1 is accepted."""
+    recorded: bool = False
+    """Whether its launches were recorded once and then replayed (a CUDA graph), so that the time has none of them."""
 
 
 class JudgeHello(Struct, frozen=True, tag=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -43,6 +43,22 @@ class TorchSharedTensors(SharedTensors):
     def synchronize(self) -> None:
         if self._on_device:
             torch.cuda.synchronize()
+
+    def record(self, work: Callable[[], None]) -> Callable[[], None] | None:
+        """Record a CUDA graph. Work that waits for the device cannot be recorded."""
+        if not self._on_device:
+            return None
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                work()
+            graph.replay()
+            torch.cuda.synchronize()
+        except RuntimeError:
+            torch.cuda.synchronize()
+            return None
+        replay: Callable[[], None] = graph.replay
+        return replay
 
 
 class CudaArena(Arena):

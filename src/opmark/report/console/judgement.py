@@ -8,6 +8,8 @@ from opmark import units
 from opmark.schema.judgement import Judgement, Refusal
 from opmark.units import count_noun
 
+_WIDEST = 1000.0
+"""Ends of an interval that are further apart than this are not worth printing."""
 _REFUSALS: dict[Refusal, str] = {
     "wrong": "wrong",
     "imprecise": "not precise enough",
@@ -46,10 +48,14 @@ def _speed_lines(found: Judgement) -> Iterator[str]:
     assert found.seconds is not None
     assert found.baseline_seconds is not None
     assert found.protocol_seconds is not None
+    assert found.low is not None
+    assert found.high is not None
+    known = found.low > 0 and found.high < _WIDEST * found.low
+    interval = f"99 % interval {found.low:.3f} to {found.high:.3f}" if known else "its interval says nothing"
     yield (
         f"{found.verdict}: {units.seconds(found.seconds)} a call, {found.baseline} "
-        f"{units.seconds(found.baseline_seconds)}; ratio {found.ratio:.3f}, 99 % interval {found.low:.3f} to "
-        f"{found.high:.3f}, {count_noun(found.pairs, 'pair')} of processes in turns"
+        f"{units.seconds(found.baseline_seconds)}; ratio {found.ratio:.3f}, {interval}, "
+        f"{count_noun(found.pairs, 'pair')} of processes in turns"
     )
     yield f"starting, stopping and copying take {units.seconds(found.protocol_seconds)} a call, which is subtracted"
     if found.share is not None:

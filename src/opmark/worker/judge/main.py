@@ -3,7 +3,7 @@
 It reads a `JudgeOrder`, then one line per pair of turns, and answers each on a pipe. In a turn a fresh process computes
 one trial at a time: one call, or several on a device. Before a trial its inputs are drawn while the process is stopped,
 from seeds that nobody else ever sees, and its outputs are poisoned; after the trial it is stopped again, and some of
-the calls are checked, drawn by lot: there is no other call than those that are timed, so there is none to be recognized.
+the calls are checked, drawn by lot: there are no other calls than those that are timed, so none can be recognized.
 """
 
 from __future__ import annotations
@@ -354,7 +354,9 @@ class TurnRunner:
     def _turn(self, times: Sequence[float]) -> TrialTurn:
         error = 1.2533 * robust_deviation(times) / sqrt(len(times))
         trials = len(times) * self._bench.calls
-        return TrialTurn(median(times), error, trials, self.checked, self.max_abs, self.max_rel, self._excess)
+        return TrialTurn(
+            median(times), error, trials, self.checked, self.max_abs, self.max_rel, self._excess, self._process.recorded
+        )
 
 
 def _next_page(nbytes: int) -> int:

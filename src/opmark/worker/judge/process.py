@@ -24,7 +24,7 @@ import psutil
 
 from opmark.plugin import ArrayPlace
 from opmark.schema.judgement import Refusal
-from opmark.worker.judge.candidate import CALL, DONE, NOTHING, CandidateOrder
+from opmark.worker.judge.candidate import CALL, DONE, NOTHING, RECORDED, CandidateOrder
 
 _KEPT_VARIABLES = (
     "PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CC", "CXX",
@@ -63,6 +63,8 @@ class CandidateProcess:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         self._line, theirs = socket.socketpair()
         self.timeout = 0.0
+        self.recorded = False
+        """Whether it says that it replays a recording of its launches; nothing depends on it but a remark."""
         self.guards: tuple[str, ...] = ()
         """What holds it in its place."""
         self._gate: StartGate | None = None
@@ -183,7 +185,8 @@ class CandidateProcess:
     def _answer(self, doing: str) -> None:
         self._wait(doing)
         answer = self._line.recv(1)
-        if answer == DONE:
+        if answer in (DONE, RECORDED):
+            self.recorded = answer == RECORDED
             return
         if not answer:
             raise self._death(doing)

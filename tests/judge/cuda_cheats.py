@@ -32,13 +32,15 @@ def triton_softmax(x):
 
 
 def graph(x):
-    """A CUDA graph over the same input, which is allowed: it reads what is there when it is launched."""
+    """A CUDA graph of its own, over a buffer that every call fills."""
     if "graph" not in _memory:
+        _memory["x"] = x.clone()
         right(x)
         torch.cuda.synchronize()
         _memory["graph"] = torch.cuda.CUDAGraph()
         with torch.cuda.graph(_memory["graph"]):
-            _memory["out"] = right(x)
+            _memory["out"] = right(_memory["x"])
+    _memory["x"].copy_(x)
     _memory["graph"].replay()
     return _memory["out"]
 

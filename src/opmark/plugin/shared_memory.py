@@ -98,5 +98,5 @@ class SharedTensors(ABC):
 
     def record(self, work: Callable[[], None]) -> Callable[[], None] | None:
         """Return a function that has the device do the same work again without the host's part of it, or None if
-        that cannot be had. Called after `work` itself has run."""
+        that cannot be had. The work is not done while it is recorded; it has been done before."""
         return None

@@ -52,8 +52,6 @@ class TorchSharedTensors(SharedTensors):
         try:
             with torch.cuda.graph(graph):
                 work()
-            graph.replay()
-            torch.cuda.synchronize()
         except RuntimeError:
             torch.cuda.synchronize()
             return None

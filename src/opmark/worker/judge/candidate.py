@@ -28,8 +28,8 @@ from opmark.worker.functions import implementation_of
 from opmark.worker.judge.sandbox import lock_in
 
 CALL, NOTHING, DONE, RECORDED, FAILED = b"c", b"n", b"d", b"r", b"f"
-"""Bytes of a trial: call it; do everything but call it; the outputs are written; they are, and later trials are a recording
-of this one; a line follows that says why not."""
+"""Bytes of a trial: call it; do everything but call it; the outputs are written; they are, and later trials are a
+recording of this one; a line follows that says why not."""
 _LONGEST_REASON = 1000
 
 
@@ -120,7 +120,8 @@ def _serve(order: CandidateOrder, stream: Any, line: socket.socket) -> None:
             if not answer:  # the first trial, whose time does not count
                 recorded = {byte: shared.record(trial) for byte, trial in trials.items()}
                 answer = RECORDED if all(recorded.values()) else DONE
-                trials = {byte: recording or trials[byte] for byte, recording in recorded.items()}
+                if answer == RECORDED:  # both or neither, since one is subtracted from the other
+                    trials = {byte: recording for byte, recording in recorded.items() if recording}
         except Exception as error:  # noqa: BLE001 - as above
             line.sendall(FAILED + _reason(error))
         else:

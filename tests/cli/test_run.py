@@ -71,7 +71,7 @@ def test_the_quick_suite_is_all_well(opmark: Command) -> None:
     assert {record["status"] for record in records} == {"ok"}
     for record in records:
         assert record.keys() >= PROMISED
-        assert record["verification"]["checked"] in {"full", "scaled"}
+        assert record["verification"]["checked"] in {"full", "sampled"}
         (quantity,) = (values for by_cache in record["quantities"].values() for values in by_cache.values())
         low, high = quantity["interval"]
         assert 0 < low <= quantity["median"] <= high

@@ -165,6 +165,14 @@ def test_what_is_looked_at_is_a_copy_and_a_few_elements_of_it() -> None:
     assert live.sample(tensor, 10).tolist() == [7.0] * 10
 
 
+def test_memory_that_was_not_written_is_read_without_a_warning() -> None:
+    """A NaN that signals is reported by the processor when it is cast."""
+    live = Four(INFO, 1)
+    tensor = Tensor(np.full(16, 0x7F800001, np.uint32).view(np.float32))
+    assert np.isnan(live.to_numpy(tensor)).all()
+    assert np.isnan(live.sample(tensor, 4)).all()
+
+
 def test_what_four_methods_cannot_do_is_unsupported() -> None:
     live = Four(INFO, 1)
     with pytest.raises(Unsupported, match="no automatic differentiation"):

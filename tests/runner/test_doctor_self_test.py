@@ -163,13 +163,18 @@ def test_the_run_is_stored_and_the_floor_is_kept(kept: tuple[NoiseFloor, Path]) 
     assert [row["processes"] for row in result.rows()] == [4, 4]
 
 
-def test_on_a_device_it_is_the_time_that_the_device_worked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_device_every_quantity_has_a_floor_and_the_time_that_the_device_worked_is_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "_CASES", TWO[:1])
     floor, _, records = self_test("null-device", 1, 4, 60.0, silent)
-    medians = [median(r.measurements[0].samples) for r in records]
-    assert {r.measurements[0].quantity for r in records} == {"device_time"}
-    (found,) = floor.floors
-    assert (found.seconds, found.between) == (median(medians), relative_deviation(medians))
+    keys = [(found.quantity, found.cache) for found in floor.floors]
+    assert keys[0][0] == "device_time"
+    assert {"device_span", "latency"} < {quantity for quantity, _ in keys}
+    for found, key in zip(floor.floors, keys, strict=True):
+        medians = [median(m.samples) for r in records if (m := r.measurement(*key))]
+        assert (len(medians), found.seconds, found.between) == (4, median(medians), relative_deviation(medians))
+    assert [[(m.quantity, m.cache) for m in record.measurements] for record in records] == [keys] * 4
 
 
 def test_real_processes_have_noise(monkeypatch: pytest.MonkeyPatch) -> None:

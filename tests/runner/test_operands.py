@@ -33,8 +33,8 @@ class BoxingBackend(NumpyBackend):
     def operands(self, framework: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         return {name: box.array for name, box in inputs.items()} if framework == "numpy" else inputs
 
-    def to_numpy(self, value: Any) -> Any:
-        return super().to_numpy(value.array if isinstance(value, Boxed) else value)
+    def download(self, tensor: Any) -> Any:
+        return super().download(tensor.array if isinstance(tensor, Boxed) else tensor)
 
 
 def _task() -> Task:

@@ -87,7 +87,9 @@ def widen(array: Any) -> Any:
 
     array = np.asarray(array)
     floating = array.dtype.kind == "f" or str(array.dtype) in _FLOATS
-    return np.array(array, np.float64 if floating else None)
+    # Memory that was not written may hold any bits, signalling NaNs among them, which a cast warns about.
+    with np.errstate(invalid="ignore"):
+        return np.array(array, np.float64 if floating else None)
 
 
 def sample_stride(size: int, most: int) -> int:

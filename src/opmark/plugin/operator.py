@@ -144,7 +144,7 @@ class Operator:
     view: bool = False
     """The output is a view of the input: no data moves, so there is no bandwidth."""
     gradient_view: bool = False
-    """Each gradient is the incoming gradient, or a view of it."""
+    """Gradients, or some of them, are the incoming gradient or views of it. `backward_cost` counts only the others."""
     trivial: Callable[[Params], bool] = lambda _: False
     """Whether a case leaves nothing to compute, so that an implementation may return its input, or the incoming
     gradient (a dropout that drops nothing)."""

@@ -407,15 +407,17 @@ def test_a_thinned_tensor_has_as_many_elements_as_allowed_spread_evenly(shape: l
     value = torch.arange(int(np.prod(shape))).reshape(shape)
     thinned = INFO.load(threads=1).sample(value, most).tolist()
     assert len(thinned) <= most
-    assert 2 * len(thinned) > min(most, value.numel()) or not value.numel()
-    assert thinned == list(range(0, value.numel(), thinned[1] if len(thinned) > 1 else max(1, value.numel())))
+    assert 3 * len(thinned) > min(most, value.numel()) or not value.numel()
+    stride = thinned[1] if len(thinned) > 1 else max(1, value.numel())
+    assert thinned == list(range(0, value.numel(), stride))
+    assert stride % 2 or len(thinned) < 2
 
 
 def test_a_tensor_is_thinned_whatever_its_strides_and_its_graph(torch_cpu: Any) -> None:
     with torch.enable_grad():
         value = torch.arange(6.0, requires_grad=True).reshape(2, 3).T
         thinned = torch_cpu.sample(value, 3)
-    assert thinned.tolist() == [0, 1, 2]
+    assert thinned.tolist() == [0, 4]  # of 0, 3, 1, 4, 2, 5
 
 
 def test_a_poisoned_output_is_not_a_number(torch_cpu: Any) -> None:

@@ -45,11 +45,18 @@ def test_what_failed_is_said_first(db: Path) -> None:
 
 def test_a_comparison_comes_before_the_runs(db: Path) -> None:
     text = written("base", "new", db=db)
-    assert text.startswith("### ❌ base → new: 4 slower, 2 faster, 4 same; geometric mean 1.033x")
-    folds = ("4 cases slower", "2 cases faster", "4 cases same", "base: 10 cases")
+    assert text.startswith("### ❌ base → new: 2 slower, 1 faster, 7 undecided; geometric mean 1.033x")
+    folds = ("2 cases slower", "1 case faster", "7 cases undecided", "base: 10 cases")
     assert sorted(folds, key=text.index) == list(folds)
     assert "| latency warm |" in text.split("base: 10 cases")[0]
     assert "the interval is of the mean; single cases lie between 0.9" in text
+
+
+def test_verdicts_are_folded_and_what_needs_action_comes_first() -> None:
+    folds = [f"1 case {verdict}" for verdict in ("slower", "faster", "undecided", "same")]
+    pairs = [pairing(verdict=fold.removeprefix("1 case ")) for fold in reversed(folds)]
+    text = markdown_report(Content("", (), (Versus(compared(*pairs), None),)))
+    assert sorted(folds, key=text.index) == folds
 
 
 @pytest.mark.parametrize(

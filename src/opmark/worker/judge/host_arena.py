@@ -76,7 +76,4 @@ def _store_as(array: Any, dtype: str) -> Any:
 def _load_from(stored: Any, dtype: str) -> Any:
     if dtype == "bool":
         return stored if (stored > 1).any() else stored.astype(bool)
-    with np.errstate(invalid="ignore"):  # memory that was not written may hold any bits
-        if dtype == "bfloat16":
-            return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-        return widen(stored)
+    return widen((stored.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else stored)

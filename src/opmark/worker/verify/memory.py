@@ -29,6 +29,8 @@ def refuse_shared_memory(
     own = {f"{what} {i}": layout for i, layout in _known_layouts(enumerate(outputs), backend)}
     given = dict(_known_layouts(inputs.items(), backend))
     hint = "an operator that returns views declares `view`, one that works in place `mutates`"
+    if what == "gradient":
+        hint = "an operator with such a gradient declares `gradient_view`"
     for label, layout in own.items():
         if _repeats(layout):
             raise WrongResult(

@@ -56,14 +56,19 @@ def test_an_arena_keeps_what_it_has_drawn(dtype: str) -> None:
     place = ArrayPlace("x", 4096, spec.shape, dtype, spec.nbytes)
     arena = HostArena(3 * 4096)
     copy = arena.draw(place, spec, 1)
-    assert (arena.read(place) == arena.widen(copy)).all()
+    whole = arena.read(place, {})
+    assert whole.shape == spec.shape
+    assert (whole == arena.widen(copy, {})).all()
+    part = {0: np.array([2, 0]), 1: np.array([1, 3, 4])}
+    assert (arena.read(place, part) == whole[np.ix_(part[0], part[1])]).all()
+    assert (arena.widen(copy, part) == whole[np.ix_(part[0], part[1])]).all()
     assert arena.holds(place, copy)
     if dtype == "bfloat16":
-        assert (np.asarray(arena.widen(copy), np.float32).view(np.uint32) & 0xFFFF == 0).all()
+        assert (np.asarray(whole, np.float32).view(np.uint32) & 0xFFFF == 0).all()
     arena.poison(place)
     assert not arena.holds(place, copy)
-    values = arena.read(place)
-    assert np.isnan(values).all() if values.dtype.kind == "f" else (values != arena.widen(copy)).all()
+    values = arena.read(place, {})
+    assert np.isnan(values).all() if values.dtype.kind == "f" else (values != whole).all()
     arena.close()
 
 

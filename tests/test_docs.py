@@ -114,8 +114,14 @@ def test_commands_print_what_the_document_says(name: str, text: str, tmp_path: P
     assert commands, name
     for part in commands:
         command, _, expected = part.partition("\n")
-        printed = words(run(command, tmp_path))
-        assert abridged(printed, words(expected)) == words(expected), command
+        wanted = words(expected)
+        for _ in range(3):
+            output = run(command, tmp_path)
+            printed = abridged(words(output), wanted)
+            # Tests beside this one may disturb what is measured: then rows have another status, and another order.
+            if printed == wanted or "other work disturbed" not in output:
+                break
+        assert printed == wanted, command
 
 
 def test_the_readme_shows_rows_of_the_quick_suite() -> None:

@@ -102,7 +102,7 @@ def test_what_fails_in_one_revision_is_said_and_stops_nothing(
     found = ab(["work:f", "work:g"], rev=["HEAD~1", "HEAD"], processes=3, db=db, **CALL)
     pairs = {pair.op: pair for pair in found.pairs}
     assert pairs["work:f"].processes == (3, 3)
-    assert pairs["work:g"].statuses == ("ok", "error")
+    assert pairs["work:g"].statuses == ("unchecked", "error")
     assert pairs["work:g"].ratio is None
     assert "broken here" in pairs["work:g"].note
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opmark.runner.judge import _compare, _mean_times
+from opmark.runner.judge import _compare, _is_accepted, _mean_times
 from opmark.schema.judgement import PairJudged, TrialTurn
 
 
@@ -39,3 +39,11 @@ def test_the_margin_is_one_of_calls_without_the_protocol() -> None:
 
 def test_a_call_that_is_too_short_is_said_to_be_so() -> None:
     assert _mean_times([pair(1.000001e-3, 1.000001e-3, error=1e-5)]).too_short
+
+
+def test_what_is_undecided_is_accepted_only_if_a_slowdown_is_ruled_out() -> None:
+    assert _is_accepted("faster", 0.9)
+    assert _is_accepted("same", 1.01)
+    assert _is_accepted("undecided", 1.05)
+    assert not _is_accepted("undecided", 20.0)
+    assert not _is_accepted("slower", 1.05)

@@ -22,7 +22,9 @@ from opmark.plugin.registry import backend as find_backend
 from opmark.runner.ab.turns import stages
 from opmark.runner.guests.placement import worker_command
 from opmark.runner.worker_process import environ_for
+from opmark.schema.comparison import Verdict
 from opmark.schema.judgement import (
+    NEGLIGIBLE,
     CandidateRefused,
     JudgeFailed,
     JudgeHello,
@@ -111,13 +113,19 @@ def judge_candidate(order: JudgeOrder, limits: JudgeLimits) -> Judgement:
         sides = {order.baseline: pairs[0].baseline, order.candidate: pairs[0].candidate}
         cautions += [NOT_RECORDED.format(name) for name, turn in sides.items() if not turn.recorded]
     return Judgement(
-        **common, accepted=found.verdict != "slower", correct=True, checked=checked, trials=trials,
+        **common, accepted=_is_accepted(found.verdict, times.net_ratio(found.high)), correct=True,
+        checked=checked, trials=trials,
         max_abs_error=worst_abs, max_rel_error=worst_rel, precision=max(pair.candidate.excess for pair in pairs),
         verdict=found.verdict, ratio=times.net_ratio(found.ratio), low=times.net_ratio(found.low),
         high=times.net_ratio(found.high), seconds=times.net(times.candidate),
         baseline_seconds=times.net(times.baseline), protocol_seconds=times.protocol,
         cautions=tuple(cautions),
     )  # fmt: skip
+
+
+def _is_accepted(verdict: Verdict, high: float) -> bool:
+    """Return whether it is not slower: what is undecided is accepted if a slowdown worth talking about is ruled out."""
+    return verdict in ("faster", "same") or (verdict == "undecided" and high <= 1 + NEGLIGIBLE)
 
 
 class _MeanTimes(NamedTuple):

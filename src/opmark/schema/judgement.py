@@ -10,6 +10,9 @@ from msgspec import Struct
 from opmark.schema.case import Case
 from opmark.schema.comparison import Verdict
 
+NEGLIGIBLE = 0.1
+"""The slowdown that has to be ruled out before a candidate is accepted whose verdict is undecided."""
+
 Refusal = Literal["", "wrong", "imprecise", "failed", "tampered", "timeout"]
 """
 wrong      an output is not what the reference says, or was not written in time
@@ -101,7 +104,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
     baseline: str
     threads: int
     accepted: bool
-    """Correct, and not shown to be slower than the baseline."""
+    """Correct, and not slower than the baseline: faster, the same, or at most `NEGLIGIBLE` slower."""
     correct: bool
     refusal: Refusal = ""
     reason: str = ""

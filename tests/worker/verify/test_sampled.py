@@ -13,6 +13,7 @@ from opmark.errors import WrongResult
 from opmark.plugin import Implementation, Operator
 from opmark.plugin.registry import catalogue, operator
 from opmark.schema import EFFORTS, Case, Phase, Settings, Task, Verification
+from opmark.worker.verify.accuracy import compare_arrays
 from opmark.worker.verify.outputs import too_large, verify
 from opmark.worker.verify.sampled import choose_positions, plan_gradient_sample, plan_sample
 
@@ -309,3 +310,14 @@ def test_every_typical_case_is_checked_at_its_own_size() -> None:
             plan = plan_gradient_sample(op, params, names)
             unchecked += [f"{op.name} backward"] if plan is None else []
     assert unchecked == []
+
+
+def test_the_worst_element_of_a_part_is_named_by_its_place_in_the_output() -> None:
+    part = {0: np.array([0, 5, 8191]), 1: np.array([3, 4095])}
+    found, due = np.ones((3, 2)), np.ones((3, 2))
+    found[2, 1] = 0.0
+    with pytest.raises(WrongResult, match=r"1 of 6 elements that were sampled .* worst at \[8191, 4095\]"):
+        compare_arrays([found], [due], 1e-5, positions=[part])
+    found[2, 1] = np.nan
+    with pytest.raises(WrongResult, match=r"first at \[8191, 4095\]"):
+        compare_arrays([found], [due], 1e-5, positions=[part])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opmark import units
-from opmark.schema.judgement import Judgement, Refusal
+from opmark.schema.judgement import NEGLIGIBLE, Judgement, Refusal
 from opmark.units import count_noun
 
 _WIDEST = 1000.0
@@ -69,8 +69,13 @@ def _why(found: Judgement) -> str:
         return "only what is correct is compared"
     if found.verdict == "slower":
         return f"it is correct, and slower than {found.baseline}"
+    if found.verdict == "undecided" and found.accepted:
+        return f"it is correct, and if it is slower than {found.baseline}, then by less than {NEGLIGIBLE:.0%}"
     if found.verdict == "undecided":
-        return f"it is correct, and nothing shows that it is slower than {found.baseline}"
+        return (
+            f"it is correct, but these times do not tell whether it is slower than {found.baseline}; stop other work, "
+            "use fewer --threads, a higher --effort or more --processes"
+        )
     return f"it is correct, and not slower than {found.baseline}"
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from opmark import units
 from opmark.analysis.rows import MachineFacts, Row, Timing, rows_of_records, unit_of
+from opmark.plugin.registry import way_of
 from opmark.report.console.communication import print_above_link, print_overlaps, print_pairs, print_stragglers
 from opmark.report.console.fits import print_fits
 from opmark.report.console.table import DOUBTFUL, STYLES, gigabytes, print_rows, samples_line
@@ -215,11 +216,12 @@ def _print_reasons(found: Sequence[Row], console: Console) -> None:
     for row in (row for row in found if row.status != "unchecked"):
         for reason in reasons_of(row):
             reasons.setdefault(reason, []).append(row)
-    several = len({row.backend for row in found}) > 1
+    several = len({(row.backend, way_of(row.backend, row.implementation)) for row in found}) > 1
     if reasons:
         console.print()
     for reason, affected in reasons.items():
-        on = f" on {', '.join(dict.fromkeys(row.backend for row in affected))}" if several else ""
+        ways = dict.fromkeys(f"{row.backend}{way_of(row.backend, row.implementation)}" for row in affected)
+        on = f" on {', '.join(ways)}" if several else ""
         style = STYLES.get(reason.partition(":")[0], "")
         console.print(Text(f"{name_rows(affected)}{on}: {reason}", style=style), soft_wrap=True)
 

@@ -39,9 +39,10 @@ def check_call(
     outputs: Sequence[Any],
     dtypes: Sequence[str],
     part: Part = ALL,
+    positions: Sequence[Mapping[int, Any]] = (),
 ) -> Checked:
     """Compare the outputs of one call with the reference. Raise WrongResult for one that is too far off. Inputs and
-    outputs are those of a part of the case, if one is given."""
+    outputs are those of a part of the case, if one is given; `positions` says where in the outputs it is."""
     smaller = part.params(operator, params)
     expected = as_tuple(operator.reference(smaller, **inputs))
     if operator.observe:
@@ -49,7 +50,7 @@ def check_call(
         found = compare_outputs(operator, params, seen, expected)
         return Checked(found.max_abs, found.max_rel, (), ())
     _check_written(outputs, expected)
-    found = compare_outputs(operator, params, outputs, expected)
+    found = compare_outputs(operator, params, outputs, expected, positions=positions)
     floats = [i for i, dtype in enumerate(dtypes) if is_float(dtype)]
     terms = operator.tolerance.terms(params)
     return Checked(

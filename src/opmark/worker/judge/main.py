@@ -322,9 +322,10 @@ class TurnRunner:
 
         try:
             places = bench.outputs[call]
-            outputs = [arena.read(place, part.positions(params, i, place.shape)) for i, place in enumerate(places)]
+            positions = [part.positions(params, i, place.shape) for i, place in enumerate(places)]
+            outputs = [arena.read(place, at) for place, at in zip(places, positions, strict=True)]
             dtypes = [place.dtype for place in places]
-            found = check_call(operator, params, take_inputs(part), outputs, dtypes, part)
+            found = check_call(operator, params, take_inputs(part), outputs, dtypes, part, positions)
         except WrongResult as error:
             # The sizes that a part is cut along were found with a tiny case: was that a coincidence?
             if part.sizes and forget_sizes(

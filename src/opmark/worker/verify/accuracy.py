@@ -160,24 +160,39 @@ class ArrayErrors(NamedTuple):
 
 
 def compare_arrays(
-    outputs: Sequence[Any], expected: Sequence[Any], relative: float, absolute: float = 0.0, typical: float = 0.0
+    outputs: Sequence[Any],
+    expected: Sequence[Any],
+    relative: float,
+    absolute: float = 0.0,
+    typical: float = 0.0,
+    positions: Sequence[Mapping[int, Any]] = (),
 ) -> ArrayErrors:
-    """The largest errors. Raise WrongResult for one above relative x |expected| + absolute + typical x rms."""
+    """The largest errors. Raise WrongResult for one above relative x |expected| + absolute + typical x rms.
+    `positions`: where parts of outputs were taken from, along each axis."""
     if len(outputs) != len(expected):
         raise WrongResult(f"{len(outputs)} outputs, expected {len(expected)}")
     pairs = enumerate(zip(outputs, expected, strict=True))
-    found = [_compare_one(i, *pair, relative, absolute, typical) for i, pair in pairs]
+    found = [
+        _compare_one(i, *pair, relative, absolute, typical, positions[i] if i < len(positions) else {})
+        for i, pair in pairs
+    ]
     return ArrayErrors(max(e.max_abs for e in found), max(e.max_rel for e in found))
 
 
 def _compare_one(
-    index: int, output: Any, expected: Any, relative: float, absolute: float, typical: float
+    index: int,
+    output: Any,
+    expected: Any,
+    relative: float,
+    absolute: float,
+    typical: float,
+    positions: Mapping[int, Any],
 ) -> ArrayErrors:
     if output.shape != expected.shape:
         raise WrongResult(f"output {index} has shape {output.shape}, expected {expected.shape}")
     if output.size == 0:
         return ArrayErrors(0.0, 0.0)
-    _check_specials(index, output, expected)
+    _check_specials(index, output, expected, positions)
     finite = np.isfinite(expected)
     known = np.where(finite, expected, 0)
     error = np.where(finite, _distance(output, known), 0.0)
@@ -185,7 +200,12 @@ def _compare_one(
     absolute += typical * _root_mean_square(size)
     excess = error - (relative * size + absolute)
     if (excess > 0).any():
-        raise WrongResult(_describe(index, output, expected, error, excess, relative, absolute))
+        at = tuple(int(i) for i in np.unravel_index(int(np.argmax(excess)), excess.shape))
+        raise WrongResult(
+            f"output {index}: {int((excess > 0).sum())} of {_count(output, positions)} are off by more than "
+            f"{relative:g} x |expected| + {absolute:g}; worst at {_locate(at, positions)}: {output[at]:.6g}, expected "
+            f"{expected[at]:.6g}, off by {error[at]:.3g}"
+        )
     with np.errstate(all="ignore"):
         ratio = np.where(size > 0, error / size, 0.0)
     return ArrayErrors(float(error.max()), float(ratio.max()))
@@ -206,7 +226,16 @@ def _distance(output: Any, expected: Any) -> Any:
     return distance.astype(np.float64)
 
 
-def _check_specials(index: int, output: Any, expected: Any) -> None:
+def _locate(at: Sequence[int], positions: Mapping[int, Any]) -> list[int]:
+    """The position in the whole output of an element of a part."""
+    return [int(positions[axis][i]) if axis in positions else i for axis, i in enumerate(at)]
+
+
+def _count(output: Any, positions: Mapping[int, Any]) -> str:
+    return f"{output.size} elements that were sampled" if positions else f"{output.size} elements"
+
+
+def _check_specials(index: int, output: Any, expected: Any, positions: Mapping[int, Any]) -> None:
     """Raise WrongResult unless NaN and infinities are exactly where the reference has them."""
     special = ~np.isfinite(output) | ~np.isfinite(expected)
     same = (output == expected) | (np.isnan(output) & np.isnan(expected))
@@ -214,18 +243,10 @@ def _check_specials(index: int, output: Any, expected: Any) -> None:
     if bad.any():
         at = tuple(int(i) for i in np.argwhere(bad)[0])
         raise WrongResult(
-            f"output {index} has {int(bad.sum())} of {output.size} elements that are not finite where the reference "
-            f"is, or the other way round; first at {list(at)}: {output[at]}, expected {expected[at]}"
+            f"output {index} has {int(bad.sum())} of {_count(output, positions)} that are not finite where the "
+            f"reference is, or the other way round; first at {_locate(at, positions)}: {output[at]}, expected "
+            f"{expected[at]}"
         )
-
-
-def _describe(index: int, output: Any, expected: Any, error: Any, excess: Any, rel: float, absolute: float) -> str:
-    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(excess)), excess.shape))
-    return (
-        f"output {index}: {int((excess > 0).sum())} of {output.size} elements are off by more than "
-        f"{rel:g} x |expected| + {absolute:g}; worst at {list(at)}: {output[at]:.6g}, expected {expected[at]:.6g}, "
-        f"off by {error[at]:.3g}"
-    )
 
 
 # The distance of an output from the reference; nothing here passes or fails.

@@ -134,12 +134,14 @@ def check_outputs(
     numbers: list[Numerics] | None = None,
     dtypes: Sequence[str] = (),
     whole: Params | None = None,
+    positions: Sequence[Mapping[int, Any]] = (),
 ) -> ArrayErrors:
-    """Compare arrays of outputs with the reference. `whole` has the parameters of the case that these are a part of."""
+    """Compare arrays of outputs with the reference. `whole` has the parameters of the case that these are a part of,
+    `positions` where in its outputs they are."""
     if operator.observe:  # observed values have no last place
-        outputs, dtypes = output_arrays(operator, params, outputs, arrays), ()
+        outputs, dtypes, positions = output_arrays(operator, params, outputs, arrays), (), ()
     expected = as_tuple(operator.reference(params, **arrays))
-    return compare_outputs(operator, whole or params, outputs, expected, numbers, dtypes)
+    return compare_outputs(operator, whole or params, outputs, expected, numbers, dtypes, positions=positions)
 
 
 def compare_outputs(
@@ -150,13 +152,15 @@ def compare_outputs(
     numbers: list[Numerics] | None = None,
     dtypes: Sequence[str] = (),
     factor: float = 1.0,
+    positions: Sequence[Mapping[int, Any]] = (),
 ) -> ArrayErrors:
     """Raise WrongResult where outputs are further off than `factor` times the operator's tolerance. How far off each
     one is goes to `numbers`, also where that is too far."""
     if numbers is not None:
         numbers += compute_numerics(outputs, expected, dtypes)
     relative, typical = (factor * bound for bound in bounds(operator, params))
-    return compare_arrays(outputs, expected, relative, typical * operator.tolerance.magnitude(params), typical)
+    absolute = typical * operator.tolerance.magnitude(params)
+    return compare_arrays(outputs, expected, relative, absolute, typical, positions)
 
 
 def _check_forward(
@@ -182,7 +186,9 @@ def _check_forward(
         pieces = plan.pieces(params, part)
         given = ((piece, input_arrays(operator, params, prepared.inputs, backend, piece)) for piece in pieces)
         return compare_outputs(operator, params, outputs, add_up(operator, params, given), numbers, dtypes)
-    errors = check_outputs(operator, part.params(operator, params), outputs, arrays, numbers, dtypes, whole=params)
+    taken = [part.positions(params, i, backend.shape(output)) for i, output in enumerate(native)]
+    smaller = part.params(operator, params)
+    errors = check_outputs(operator, smaller, outputs, arrays, numbers, dtypes, whole=params, positions=taken)
     if sums:
         sums.check(operator, native)
     return errors

@@ -23,7 +23,8 @@ def each_case() -> Iterator[CaseScope]:
     def case(*names: object) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - the test fails with it, once the other cases have run
+        # What `pytest.raises` and `pytest.fail` raise is no Exception.
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - the test fails with it, after all cases
             told = "".join(traceback.format_exception(type(error), error, error.__traceback__))
             failed.append(f"{', '.join(map(str, names))}:\n{told}")
 

@@ -38,9 +38,11 @@ BLIND_TO_2_PERCENT = {
     "meshgrid.y": SUMMED,
     "weight_norm.g": SUMMED,
     "adaptive_max_pool3d.x": TIED,
+    "global_max_pool1d.x": TIED,
     "global_max_pool2d.x": TIED,
     "global_max_pool3d.x": TIED,
     "max_pool3d.x": TIED,
+    "reduce_max.x": TIED,
     "reduce_min.x": TIED,
     "roi_pooling.x": TIED,
 }

@@ -85,7 +85,9 @@ def check_gradients(
         # that in the type that they store more often than forwards.
         scatter = _SCATTER * factor * (relative + _TRUNCATION) * growth(4 * found.outputs / max(1, gradient.size))
         shared = _SHARED * relative + _TRUNCATION
-        left = _ROUNDING + relative * (_LEFT_OF_SUM if found.outputs > gradient.size else _LEFT)
+        left = _ROUNDING
+        if gradient.any():  # zeros everywhere are no rest of anything
+            left += relative * (_LEFT_OF_SUM if found.outputs > gradient.size else _LEFT)
         for way in islice(_directions(direction, name, generator, inputs[name], gradient), directions):
             terms = gradient * way
             scale = float(np.sqrt(np.square(terms).sum()))

@@ -32,6 +32,8 @@ class TorchSharedTensors(SharedTensors):
         return _view(self._memory, place)
 
     def describe(self, output: Any) -> tuple[tuple[int, ...], str]:
+        if not isinstance(output, torch.Tensor):
+            raise TypeError(f"it returned {type(output).__name__}, expected a tensor of torch")
         return tuple(output.shape), str(output.dtype).removeprefix("torch.")
 
     def copy(self, output: Any, view: Any) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from opmark.errors import UserError
 from opmark.plugin import ArrayPlace, SharedTensors
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import implementations
@@ -136,5 +137,7 @@ def _describe_mismatch(found: Sequence[Any], due: Sequence[Any]) -> str:
 
 
 def _reason(error: Exception) -> bytes:
+    if isinstance(error, UserError):
+        return json.dumps(f"{error.message}; {error.hint}").encode() + b"\n"
     text = " ".join(str(error).split())[:_LONGEST_REASON]
     return json.dumps(f"{type(error).__name__}: {text}" if text else type(error).__name__).encode() + b"\n"

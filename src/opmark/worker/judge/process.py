@@ -32,6 +32,7 @@ _KEPT_VARIABLES = (
     "OPENBLAS_CORETYPE", "VIRTUAL_ENV",
 )  # fmt: skip
 _START_TIMEOUT = 120.0
+_LOADING = "loading it, which includes a first call"
 _STOP_TIMEOUT = 15.0
 _LOG_TAIL = 2000
 _LONGEST_LINE = 1 << 16
@@ -101,7 +102,7 @@ class CandidateProcess:
         """Load the candidate and call it once; return the shape and element type of each output, as it says."""
         self.timeout = timeout
         self._line.sendall(b"load\n")
-        self._answer("loading it")
+        self._answer(_LOADING)
         text = self._read_line()
         try:
             return [(tuple(map(int, shape)), str(dtype)) for shape, dtype in json.loads(text)]
@@ -180,7 +181,8 @@ class CandidateProcess:
 
     def _wait(self, doing: str) -> None:
         if not select.select([self._line], [], [], self.timeout)[0]:
-            raise Refused("timeout", f"no answer within {self.timeout:g} s while {doing}")
+            option = "--compile-timeout" if doing == _LOADING else "--timeout"
+            raise Refused("timeout", f"no answer within {self.timeout:g} s while {doing} ({option})")
 
     def _answer(self, doing: str) -> None:
         self._wait(doing)

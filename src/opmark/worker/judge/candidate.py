@@ -50,7 +50,7 @@ class CandidateOrder(msgspec.Struct, frozen=True):
     """A label of the catalogue, `FILE.py:FUNCTION` or `MODULE:FUNCTION`."""
     memory: dict[str, Any]
     inputs: list[list[ArrayPlace]]
-    """Those of each call of a trial."""
+    """The inputs of each call of a trial."""
     folder: str
     """The folder that modules of the user are imported from."""
 

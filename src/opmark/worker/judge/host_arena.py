@@ -59,10 +59,9 @@ def _storage_type(dtype: str) -> Any:
     """Return NumPy's type for the bits of an element type; truth values are bytes, so that any byte can be read."""
     if dtype in ("bool", "bfloat16"):
         return np.dtype(np.uint8 if dtype == "bool" else np.uint16)
-    try:
-        return np.dtype(dtype)
-    except TypeError:
-        raise Unsupported(f"{dtype} cannot be judged on a CPU: NumPy has no such type") from None
+    if not hasattr(np, dtype):  # other packages may have taught `np.dtype` more names, in this process only
+        raise Unsupported(f"{dtype} cannot be judged on a CPU: NumPy has no such type")
+    return np.dtype(dtype)
 
 
 def _store_as(array: Any, dtype: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import opmark
+from opmark.analysis.rows import rows_of_records
 from opmark.api.run import run
 from opmark.api.show import show
 from opmark.errors import UserError
@@ -320,6 +321,8 @@ def test_a_disturbed_task_is_measured_again_after_all_others(plugin: Plugin, tmp
     records = list(run_plan(work, options, retries=Retries(sleep=pauses.append)))
     found = [(record.task.backend, record.task.case.params["shape"]) for record in records]
     assert found == [("busy", [2]), ("null", [1]), ("null", [2]), ("busy", [1])]
+    shown = [(row.backend, row.record.task.case.params["shape"]) for row in rows_of_records(records, named=False)]
+    assert shown == [("busy", [1]), ("busy", [2]), ("null", [1]), ("null", [2])], "each row keeps its place"
     assert all(record.status in COUNTED and not record.reason for record in records)
     assert (len(pauses), tries_in(tmp_path)) == (1, 3)
     assert said == ["other work disturbed 1 task: measured again in 1 s, try 1 of 3"]

@@ -338,7 +338,7 @@ class RunView(Struct, frozen=True):
 
     run: Run
     rows: tuple[Row, ...]
-    """In the order of their first records."""
+    """In the order in which their tasks were first tried."""
     environments: dict[str, dict[str, Any]] = {}
     """Facts by environment id."""
     machines: dict[str, MachineFacts] = {}
@@ -385,8 +385,9 @@ def rows_of_records(
     *,
     named: bool = True,
 ) -> list[Row]:
-    """Make rows of whole records, in the order of the first record of each. `machines` has facts by environment id.
-    Without `named`, `parameters` and `where` stay empty, so that the catalogue of operators need not be loaded."""
+    """Make rows of whole records, in the order in which their tasks were first tried. `machines` has facts by
+    environment id. Without `named`, `parameters` and `where` stay empty, so that the catalogue of operators need not be
+    loaded."""
     heads = [_head_of(record, run_id) for record in records]
     cases = {head.case: head.body.task.case for head in heads if isinstance(head.body, Record)}
     found = make_rows(heads, cases, machines or {}, RowNames() if named else None)
@@ -429,10 +430,10 @@ def make_rows(
     machines: Mapping[str, MachineFacts],
     names: RowNames | None,
 ) -> tuple[Row, ...]:
-    """Make rows of records, in the order of the first record of each. Records that differ only in the process become
-    one row. `machines` has facts by environment id; without `names`, `parameters` and `where` stay empty."""
+    """Make rows of records, in the order in which their tasks were first tried. Records that differ only in the process
+    become one row. `machines` has facts by environment id; without `names`, `parameters` and `where` stay empty."""
     groups: dict[tuple[Any, ...], list[RecordHead]] = {}
-    for head in heads:
+    for head in sorted(heads, key=lambda head: head.started):
         key = key_across_processes(head.case, head.backend, head.implementation, head.body.task.settings)
         groups.setdefault(key, []).append(head)
     return tuple([_make_row(group, cases[group[0].case], machines, names) for group in groups.values()])
@@ -574,8 +575,8 @@ def _key(measurement: Measurement) -> Key:
 
 
 class RowCollector:
-    """Makes rows during a run. A row is ready when all of its processes have records, and also those of the first
-    implementation of the same case, to which its gain is relative."""
+    """Makes rows during a run. A row is ready when it and the other implementations of its case, among them the one to
+    which its gain is relative, have records in all of their processes."""
 
     def __init__(
         self,
@@ -587,45 +588,26 @@ class RowCollector:
         """`tasks` are all tasks that will have a record; `machine_of` returns the facts of an environment by its id."""
         self._run_id, self._machine_of, self._on_row = run_id, machine_of, on_row
         self._machines: dict[str, MachineFacts] = {}
-        self._missing: Counter[str] = Counter()
-        """Number of processes without a record, by task."""
-        self._groups: dict[object, set[str]] = {}
-        """Tasks that differ only in their implementation."""
-        for task in tasks:
-            key = task.across_processes.id
-            self._missing[key] += 1
-            self._groups.setdefault(_rivals_key(task), set()).add(key)
+        self._missing = Counter(map(_rivals_key, tasks))
+        """Number of tasks without a record, by what they have in common beside the implementation."""
         self._records: dict[object, list[Record]] = {}
-        """Records by group, in the order stored."""
-        self._handed_out: set[str] = set()
+        """Records of rows that are not ready."""
 
     def add(self, record: Record) -> None:
         """Take a record, and hand out the rows that are ready with it."""
-        self._missing[record.task.across_processes.id] -= 1
         if record.environment not in self._machines:
             self._machines[record.environment] = self._machine_of(record.environment)
-        group = _rivals_key(record.task)
-        self._records.setdefault(group, []).append(record)
-        self._hand_out(group)
+        key = _rivals_key(record.task)
+        self._records.setdefault(key, []).append(record)
+        self._missing[key] -= 1
+        if self._missing[key] <= 0:
+            self._hand_out(key)
 
     def end(self) -> None:
-        """Hand out the rows of an interrupted run that lack processes."""
-        self._missing.clear()
-        for group in list(self._records):
-            self._hand_out(group)
+        """Hand out the rows of an interrupted run that lack processes or other implementations."""
+        for key in list(self._records):
+            self._hand_out(key)
 
-    def _hand_out(self, group: object) -> None:
-        records, known = self._records[group], self._groups.get(group, set())
-        order = list(dict.fromkeys(record.task.across_processes.id for record in records))
-        due = [key for key in order if key not in self._handed_out and self._missing[key] <= 0]
-        if not due or self._missing[order[0]] > 0:
-            return
-        rows = dict(zip(order, rows_of_records(records, self._run_id, self._machines), strict=True))
-        if len(rows) == 1 < len(known):  # the others come later
-            first = rows[order[0]]
-            first.__dict__["_gain"] = _gain(first, first)
-        self._handed_out.update(due)
-        if self._handed_out >= known:
-            del self._records[group]
-        for key in due:
-            self._on_row(rows[key])
+    def _hand_out(self, key: object) -> None:
+        for row in rows_of_records(self._records.pop(key), self._run_id, self._machines):
+            self._on_row(row)

@@ -103,9 +103,11 @@ def _start_rounds(
 def _measure_again(
     disturbed: Sequence[Record], retries: Retries, options: WorkerOptions, launcher: RankLauncher | None
 ) -> Iterator[Record]:
-    """Yield one record for each disturbed task: the first that is not disturbed, or else the last. A run that is
-    interrupted before that has no record of the task, so that resuming it measures the task."""
+    """Yield one record for each disturbed task: the first that is not disturbed, or else the last, with the time of the
+    first try, so that it keeps its place in tables. A run that is interrupted before that has no record of the task, so
+    that resuming it measures the task."""
     left = list(disturbed)
+    started = {record.task.id: record.started for record in disturbed}
     for attempt in range(retries.most):
         if not left:
             return
@@ -115,7 +117,8 @@ def _measure_again(
         retries.sleep(pause)
         tried, left = left, []
         for group, worker, hello in _start_rounds(_plan_of(record.task for record in tried), options, launcher):
-            for record in run_group(group, worker, hello):
+            for found in run_group(group, worker, hello):
+                record = replace_fields(found, started=started[found.task.id])
                 if record.status == "disturbed":
                     left.append(record)
                 else:

@@ -193,7 +193,7 @@ class Record(Struct, frozen=True):
     environment: str = ""
     """Id of the environment; empty if nothing ran."""
     started: str = ""
-    """UTC, ISO 8601."""
+    """When the task was first tried, in UTC, ISO 8601. Rows have this order."""
     called: str = ""
     """Arguments of a foreign call, if the parameters of its case do not contain them; the mode of a module, `eval()` or
     `train()`."""

@@ -71,11 +71,12 @@ def test_sessions_that_were_steady_show_smaller_differences() -> None:
 
 def test_an_undecided_case_of_two_sessions_says_what_to_type() -> None:
     a, b = figures(times()), figures(times(1.05))
-    assert both(a, b).pairs[0].in_turns == (
-        "opmark ab exp -p shape=4 -p dtype=float32 --backend torch-cpu --threads 2 --same"
+    assert both(a, b).pairs[0].in_turns == "", "nothing is known that differs"
+    assert both(a, figures(times(1.05), backend="numpy-cpu", implementation="numpy")).pairs[0].in_turns == (
+        "opmark ab exp -p shape=4 -p dtype=float32 --backend torch-cpu,numpy-cpu --threads 2"
     )
-    other = both(a, figures(times(1.05), backend="numpy-cpu", implementation="torch")).pairs[0].in_turns
-    assert other.endswith("--backend torch-cpu,numpy-cpu --threads 2")
+    other = both(a, figures(times(1.05), implementation="compiled")).pairs[0].in_turns
+    assert other.endswith("--backend torch-cpu --threads 2 --impl torch,compiled")
     cases = {case_of().id: case_of()}
     one, two, dirty = (replace(side(a), run=Run(name, "", "", 1, revision=rev)) for name, rev in REVISIONS)
     assert compare(one, two, cases).pairs[0].in_turns.endswith("--rev aaaa --rev bbbb")

@@ -124,8 +124,12 @@ def test_where_cycles_judged_it_is_said_how_far_sessions_spread() -> None:
 def test_below_the_table_stands_what_to_type_for_the_undecided() -> None:
     small, large = case_of(size=1), case_of(size=2)
     a = figures(times(), small) + figures(times(), large)
-    found = both(a, figures(times(1.01), small) + figures(times(1.04), large), small, large)
-    command = "opmark ab exp -p shape=2 -p dtype=float32 --backend torch-cpu --threads 2 --same"
+    other = [
+        figures(times(ratio), size, backend="numpy-cpu", implementation="numpy")
+        for ratio, size in ((1.01, small), (1.04, large))
+    ]
+    found = both(a, other[0] + other[1], small, large)
+    command = "opmark ab exp -p shape=2 -p dtype=float32 --backend torch-cpu,numpy-cpu --threads 2"
     assert f"2 undecided; measure in turns, the largest difference first: {command}" in shown(found)
     assert "measure in turns" not in shown(both(a, a, small, large, drift=0.02))
     assert "a run with itself" in shown(compare(side(a, run="r"), side(a, run="r"), {small.id: small, large.id: large}))

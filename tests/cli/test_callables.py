@@ -14,7 +14,7 @@ needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is no
 
 QUICK = ["--effort", "quick", "--processes", "1"]
 
-NOT_VERIFIED = "not verified: a function of the framework, without a reference in the catalogue"
+NOT_VERIFIED = "not verified: a callable has no reference in the catalogue"
 
 
 @needs_torch

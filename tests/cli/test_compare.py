@@ -52,9 +52,9 @@ def test_two_runs_by_their_labels(main: Command, stored: Path) -> None:
 
 
 def test_below_two_sessions_stands_the_command_that_decides(main: Command, db: Path) -> None:
-    keep(db, A, "main", both(1.0))
-    keep(db, B, "pull", both(1.05))
-    command = "opmark ab tanh -p shape=4 -p dtype=float32 --backend torch-cpu --threads 2 --same"
+    keep(db, A, "main", both(1.0), revision="aaaa")
+    keep(db, B, "pull", both(1.05), revision="bbbb")
+    command = "opmark ab tanh -p shape=4 -p dtype=float32 --backend torch-cpu --threads 2 --rev aaaa --rev bbbb"
     done = main("compare", "main", "pull")
     assert f"2 undecided; measure in turns, the largest difference first: {command}" in done.out
     found = json.loads(main("compare", "main", "pull", "--json").out)

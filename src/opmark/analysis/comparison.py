@@ -408,12 +408,15 @@ def _with_command(
 
 def _difference_options(draft: _Draft, sides: tuple[ComparedSide, ComparedSide]) -> list[str] | None:
     """Return the options of `opmark ab` that make these two sides; None if it cannot, as for two versions of a
-    framework in one interpreter."""
+    framework in one interpreter, or if nothing is known that differs."""
     a, b = (one.way for one in draft.pair)
     backend = ["--backend", a.backend if a.backend == b.backend else f"{a.backend},{b.backend}"]
     threads = ["--threads", str(a.threads) if a.threads == b.threads else f"{a.threads},{b.threads}"]
-    if a.implementation != b.implementation or (a.backend != b.backend and a.threads != b.threads):
+    ways = [way_of(one.backend, one.implementation) for one in (a, b)]
+    if (a.backend != b.backend) + (a.threads != b.threads) + (ways[0] != ways[1]) > 1:
         return None
+    if ways[0] != ways[1]:
+        return [*backend, *threads, "--impl", f"{a.implementation},{b.implementation}"]
     if a.backend != b.backend or a.threads != b.threads:
         return [*backend, *threads]
     facts = [side.facts.get(_environment(one), {}) for side, one in zip(sides, draft.pair, strict=True)]
@@ -422,9 +425,7 @@ def _difference_options(draft: _Draft, sides: tuple[ComparedSide, ComparedSide])
         known = all(pythons) and pythons[0] != pythons[1] and "@" not in a.backend
         return [*backend, "--python", ",".join(pythons), *threads] if known else None
     earlier, later = (side.run.revision for side in sides)
-    if earlier == later:
-        return [*backend, *threads, "--same"]
-    if not earlier or not later or earlier.endswith(CHANGED):
+    if earlier == later or not earlier or not later or earlier.endswith(CHANGED):
         return None
     revisions = ["--rev", earlier, *([] if later.endswith(CHANGED) else ["--rev", later])]
     return [*backend, *threads, *revisions]

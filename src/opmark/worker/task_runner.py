@@ -131,7 +131,7 @@ class TaskRunner:
         if not task.settings.verify:
             return Verification("none", "not asked for")
         if operator.foreign:
-            return Verification("none", "a function of the framework, without a reference in the catalogue")
+            return Verification("none", "a callable has no reference in the catalogue")
         # Imports NumPy, which the parent, who imports this file, has no use for.
         from opmark.worker.verify.outputs import verify
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ CALL, NOTHING, DONE, RECORDED, FAILED = b"c", b"n", b"d", b"r", b"f"
 """Bytes of a trial: call it; do everything but call it; the outputs are written; they are, and later trials are a
 recording of this one; a line follows that says why not."""
 _LONGEST_REASON = 1000
+_OPMARK = Path(__file__).parents[2]
 
 
 class CandidateOrder(msgspec.Struct, frozen=True):
@@ -140,4 +142,13 @@ def _reason(error: Exception) -> bytes:
     if isinstance(error, UserError):
         return json.dumps(f"{error.message}; {error.hint}").encode() + b"\n"
     text = " ".join(str(error).split())[:_LONGEST_REASON]
-    return json.dumps(f"{type(error).__name__}: {text}" if text else type(error).__name__).encode() + b"\n"
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return json.dumps(what + _place_of(error)).encode() + b"\n"
+
+
+def _place_of(error: Exception) -> str:
+    """Return the last line of the candidate's own file that an exception came through."""
+    frames = [frame for frame in extract_tb(error.__traceback__) if not Path(frame.filename).is_relative_to(_OPMARK)]
+    own = next((frame.filename for frame in frames if not frame.filename.startswith("<")), "")
+    lines = [frame.lineno for frame in frames if frame.filename == own]
+    return f" ({Path(own).name}, line {lines[-1]})" if own else ""

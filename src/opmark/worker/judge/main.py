@@ -333,7 +333,9 @@ class TurnRunner:
             ):
                 bench.plan = bench.plan_parts()
                 return self._check(call, copies, whole=whole)
+            self.checked += 1
             raise Refused("wrong", error.message) from None
+        self.checked += 1
         if arena.still_written([place for places in bench.outputs for place in places]):
             raise Refused("tampered", "its outputs changed after it said that it was done")
         for place in bench.inputs[call]:
@@ -343,7 +345,6 @@ class TurnRunner:
 
     def _take(self, found: Checked) -> None:
         bench = self._bench
-        self.checked += 1
         self.max_abs, self.max_rel = max(self.max_abs, found.max_abs), max(self.max_rel, found.max_rel)
         if self._trusted:
             known = bench.baseline_errors or (0.0,) * len(found.errors)

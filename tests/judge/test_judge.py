@@ -62,6 +62,14 @@ def test_a_wrong_candidate() -> None:
     assert done.stdout.endswith("not accepted: only what is correct is compared\n")
 
 
+def test_a_candidate_that_raises_is_told_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_text("import numpy\n\ndef cut(x):\n    return numpy.reshape(x, (7, 7))\n\nsoftmax = lambda x: cut(x)\n")
+    done = judge(f"{path}:softmax", "--like", "softmax", "-p", "shape=4x4", "--backend", "numpy-cpu", "--json")
+    found = json.loads(done.stdout)
+    assert re.search(r"ValueError: cannot reshape .* \(kernel.py, line 4\)$", found["reason"]), found["reason"]
+
+
 def test_a_slow_candidate() -> None:
     found = opmark.judge(
         f"{HONEST}:slow_softmax", like="softmax", params={"shape": [256, 1024]}, backend="numpy-cpu", effort="quick",

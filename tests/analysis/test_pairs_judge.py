@@ -158,3 +158,10 @@ def test_the_mean_lies_in_its_interval_where_cases_went_on_for_longer() -> None:
     assert found is not None
     assert found.ratio == pytest.approx(1.01, abs=0.001)
     assert found.low < found.ratio < found.high
+
+
+@pytest.mark.parametrize("status", ["disturbed", "unchecked"])
+def test_below_the_table_stands_what_a_doubtful_side_means(status: Any) -> None:
+    text = shown(both(figures(times()), figures(times(), status=status)))
+    assert f"WARNING: 1 case {status}: " in text
+    assert "WARNING" not in shown(both(figures(times()), figures(times())))

@@ -104,4 +104,4 @@ def test_without_a_store_there_is_nothing_to_rank(main: Command, db: Path) -> No
 
 def test_a_run_that_verified_nothing_ranks_nothing(main: Command) -> None:
     main("run", "exp", "--size", "small", "--backend", "null", "--effort", "quick")
-    assert main("rank").out == "nothing was measured and verified in these runs\n"
+    assert main("rank").out == "nothing in these runs was verified and measured undisturbed; `opmark show` says why\n"

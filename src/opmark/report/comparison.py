@@ -174,6 +174,12 @@ def footer(compared: Compared) -> Iterator[str]:
             f"WARNING: {count_noun(unchecked, 'case')} unchecked: nothing has verified the result of a side, and what "
             "is wrong may be fast; `opmark show` says why"
         )
+    disturbed = sum("disturbed" in pair.statuses for pair in compared.pairs)
+    if disturbed:
+        yield (
+            f"WARNING: {count_noun(disturbed, 'case')} disturbed: other work took the cores from a side, whose number "
+            "counts nowhere; stop other work (`opmark doctor` names it), or use fewer --threads, and measure again"
+        )
     yield from in_turns_lines(compared)
     yield f"B/A above 1 is slower; intervals hold in {1 - ALPHA:.0%} of comparisons; {_describe_margin(compared)}"
 

@@ -105,7 +105,9 @@ def test_what_is_not_in_the_order_is_counted() -> None:
 
 def test_nothing_is_said_to_be_nothing() -> None:
     empty = replace(FOUND, cases=[], summary=[], groups=[])
-    assert printed(empty, "case") == ["nothing was measured and verified in these runs"]
+    assert printed(empty, "case") == [
+        "nothing in these runs was verified and measured undisturbed; `opmark show` says why"
+    ]
 
 
 @pytest.mark.parametrize("by", ["operator", "case"])

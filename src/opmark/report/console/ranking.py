@@ -25,7 +25,7 @@ _UNDECIDED = "?"
 def ranking_text(found: Ranking, by: str) -> Group:
     """Return, for each chip, phase and number of threads, a table of the cases or groups and one of all together."""
     if not found.cases:
-        return Group(Text("nothing was measured and verified in these runs"))
+        return Group(Text("nothing in these runs was verified and measured undisturbed; `opmark show` says why"))
     parts: list[RenderableType] = []
     for whole in found.summary:
         places = [place for place in found.cases if _together(place, whole)]

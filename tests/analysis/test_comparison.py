@@ -12,7 +12,7 @@ import pytest
 from compared import HERE, QUIET, both, case_of, failed, figures, side
 
 from opmark.analysis.comparison import LEAST_CASES, compare, side_of
-from opmark.analysis.noise_floor import NoiseEstimate, SessionEstimate
+from opmark.analysis.noise_floor import ASSUMED_FLOOR, DISTURBED_FLOOR, NoiseEstimate, SessionEstimate
 from opmark.analysis.pairs import Values, Way
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.report.comparison import footer
@@ -184,11 +184,15 @@ def test_the_floor_of_times_says_nothing_of_energy() -> None:
     assert (pair.verdict, pair.floor) == ("slower", 0.0)
 
 
-def test_a_lone_process_decides_nothing_unless_the_noise_is_known() -> None:
-    a, b = figures([MS]), figures([2 * MS])
+def test_lone_processes_decide_what_is_obvious_and_more_where_the_noise_is_known() -> None:
+    a, b = figures([MS]), figures([1.2 * MS])
     lone = both(a, b).pairs[0]
-    assert (lone.verdict, lone.ratio) == ("undecided", 2.0)
+    assert (lone.verdict, lone.floor) == ("undecided", ASSUMED_FLOOR)
     assert lone.note.startswith("one process says nothing of the next")
+    obvious = figures([1.9 * MS])
+    assert (both(a, obvious).pairs[0].verdict, both(a, obvious).pairs[0].note) == ("slower", "")
+    loaded = figures([1.9 * MS], cautions=("loaded",))
+    assert (both(a, loaded).pairs[0].verdict, both(a, loaded).pairs[0].floor) == ("undecided", DISTURBED_FLOOR)
     cases = {case_of().id: case_of()}
     assert compare(side(a, floor=0.01), side(b, "B", floor=0.01), cases).pairs[0].verdict == "slower"
     beside = compare(side(a, run="r", floor=0.01), side(b, "B", run="r", floor=0.01), cases)

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opmark.analysis.noise_floor import ASSUMED_FLOOR, DISTURBED, DISTURBED_FLOOR
 from opmark.analysis.ranking import (
-    ASSUMED_FLOOR,
-    DISTURBED,
-    DISTURBED_FLOOR,
     Contender,
     Key,
     leads,

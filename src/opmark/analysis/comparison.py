@@ -18,6 +18,7 @@ from opmark.analysis.noise_floor import (
     SessionEstimate,
     estimate_noise,
     estimate_sessions,
+    floor_of_few,
 )
 from opmark.analysis.pairs import CaseVerdict, Key, Matched, Measured, Rules, Values, Way, judge, measured, pair_sides
 from opmark.errors import InvalidParameter, UnknownName, UserError
@@ -298,12 +299,12 @@ def _floor(
     """Return the larger noise floor of both sides, as far as it is known. Only times have one.
 
     If it replaces the spread of few processes, it is the largest floor of any case, because spread depends more on the
-    case than on its duration. A session in turns measures enough processes and needs no estimate.
+    case than on its duration, or one that is assumed. A session in turns measures enough processes and needs none.
     """
     if key[0] in QUANTITIES and QUANTITIES[key[0]].unit != "s":
         return 0.0
     few = not rules.looked and any(len(by_process) < FEWEST for by_process in figures)
-    found = [0.0]
+    found: list[float | None] = []
     for by_process, side in zip(figures, sides, strict=True):
         first = next(iter(by_process.values()))
         noise, own = side.noise.get(first.environment), None
@@ -313,8 +314,10 @@ def _floor(
             own = noise.largest_for(*key) if few else noise.floor_for(first.median, *key)
         if own is None and few and (learnt := side.learnt(first.environment)):
             own = learnt.floor_for(first.series, first.median)
-        found.append(own or 0.0)
-    return max(found)
+        found.append(own)
+    if few:
+        return floor_of_few(found, {code for by in figures for figure in by.values() for code in figure.cautions})
+    return max(filter(None, found), default=0.0)
 
 
 def _correct_verdicts(drafts: Sequence[_Draft]) -> list[_Draft]:

@@ -12,7 +12,7 @@ estimates by how much, from runs of the same software and revision.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
@@ -26,6 +26,14 @@ from opmark.stats.interval import geometric_mean
 from opmark.stats.verdict import CLOCKED_SESSIONS, UNKNOWN_SESSIONS, Spread
 from opmark.store.protocol import Store
 
+ASSUMED_FLOOR = 0.05
+"""Noise floor that is assumed if `doctor --aa` has not measured it. Over ten rounds the medians of single processes
+varied by 4 % on a quiet machine (benchmarks/README.md)."""
+
+DISTURBED_FLOOR = 0.25
+"""The same for a machine that was not quiet: single processes varied by this much in a noisy hour (ibid.)."""
+DISTURBED = frozenset({"loaded", "stolen", "interrupted", "clocks-moved", "drifting", "unsettled"})
+"""Codes of cautions that show it."""
 RUNS = 20
 """Newest runs of a machine and a backend that are read."""
 LEAST = 20
@@ -40,6 +48,13 @@ _CLASSES = (1e-5, 1e-4, 1e-3, 1e-2)
 """Limits in seconds between classes of times: short calls are noisier."""
 _Class = tuple[str, str | None, int]
 """Quantity, state of the caches and class of times."""
+
+
+def floor_of_few(known: Iterable[float | None], cautions: Collection[str]) -> float:
+    """Return the noise floor that takes the place of the spread of few processes: the largest that is known, or one
+    that is assumed. `cautions` are the codes of all that is doubtful about these processes."""
+    largest = max(filter(None, known), default=ASSUMED_FLOOR)
+    return max(largest, DISTURBED_FLOOR) if DISTURBED.intersection(cautions) else largest
 
 
 class NoiseEstimate(NamedTuple):

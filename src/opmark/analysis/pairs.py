@@ -234,15 +234,15 @@ def judge(values: Values, floor: float, rules: Rules) -> CaseVerdict:
     if rules.looked or (rules.paired and len(values.rounds) >= FEWEST):
         return _in_turns(values, floor, rules)
     a, b = list(values.a.values()), list(values.b.values())
-    note, tick, alpha, margin = _few_processes_note(values, floor), tick_of(a, b), rules.alpha, rules.margin
+    tick, alpha, margin = tick_of(a, b), rules.alpha, rules.margin
     if values.cycles_a and values.cycles_b:
         cycles = values.cycles_a, values.cycles_b
         both = [
             compare_groups(*pair, floor, alpha, margin, tick=tick, sessions=rules.clocked) for pair in ((a, b), cycles)
         ]
-        return _combine(both[0], both[1], values, note)
+        return _combine(both[0], both[1], values)
     groups = compare_groups(a, b, floor, alpha, margin, rules.drift, tick, rules.sessions)
-    return CaseVerdict(groups, values, note)
+    return CaseVerdict(groups, values, _few_processes_note(groups, values))
 
 
 def tick_of(a: Sequence[float], b: Sequence[float]) -> float:
@@ -270,17 +270,19 @@ def _in_turns(values: Values, floor: float, rules: Rules) -> CaseVerdict:
     return CaseVerdict(found, used, few)
 
 
-def _combine(time: Comparison, cycles: Comparison, values: Values, note: str) -> CaseVerdict:
+def _combine(time: Comparison, cycles: Comparison, values: Values) -> CaseVerdict:
     both = time._replace(p=max(time.p, cycles.p))
     if time.verdict == cycles.verdict:
-        return CaseVerdict(both, values, note, clocked=True)
+        return CaseVerdict(both, values, _few_processes_note(both, values), clocked=True)
     moved = f"{time.verdict} in time, but in cycles {significant(cycles.ratio, 4)}x ({cycles.verdict}): the clock moved"
-    return CaseVerdict(both._replace(verdict="undecided"), values, "; ".join(filter(None, (note, moved))), clocked=True)
+    both = both._replace(verdict="undecided")
+    note = "; ".join(filter(None, (_few_processes_note(both, values), moved)))
+    return CaseVerdict(both, values, note, clocked=True)
 
 
-def _few_processes_note(values: Values, floor: float) -> str:
+def _few_processes_note(found: Comparison, values: Values) -> str:
     fewest = min(values.processes)
-    if fewest >= FEWEST or floor > 0:
+    if fewest >= FEWEST or found.verdict != "undecided":
         return ""
     told = "one process says nothing of the next" if fewest == 1 else f"{fewest} processes tell too little of the next"
     return f"{told}: --processes 5, or `opmark doctor --aa` for the noise here"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from opmark.analysis.noise_floor import floor_of_few
 from opmark.analysis.pairs import Rules, Values, judge
 from opmark.errors import UnknownName, UserError
 from opmark.plugin.registry import backend_or_none
@@ -37,15 +38,6 @@ from opmark.version import VERSION
 
 Key = tuple[str, Cache]
 """A quantity and the state of the caches."""
-
-ASSUMED_FLOOR = 0.05
-"""Noise floor that is assumed if `doctor --aa` has not measured it. Over ten rounds the medians of single processes
-varied by 4 % on a quiet machine (benchmarks/README.md)."""
-
-DISTURBED_FLOOR = 0.25
-"""The same for a machine that was not quiet: single processes varied by this much in a noisy hour (ibid.)."""
-DISTURBED = frozenset({"loaded", "stolen", "interrupted", "clocks-moved", "drifting", "unsettled"})
-"""Codes of cautions that show it."""
 
 _CONFIDENCE = 0.95
 
@@ -115,9 +107,8 @@ def leads(first: Contender, second: Contender, key: Key, contenders: int = 2) ->
     if min(len(one), len(other)) < FEWEST:
         if min(ahead.coverage, behind.coverage) < _CONFIDENCE or ahead.high >= behind.low:
             return False
-        known = [floor for noise in noises if (floor := noise.largest_for(*key)) is not None]
-        disturbed = any(c.code in DISTURBED for found in (one, other) for m in found.values() for c in m.cautions)
-        floor = max(max(known, default=ASSUMED_FLOOR), DISTURBED_FLOOR if disturbed else 0.0)
+        cautions = {c.code for found in (one, other) for m in found.values() for c in m.cautions}
+        floor = floor_of_few([noise.largest_for(*key) for noise in noises], cautions)
     else:
         floor = max([noise.floor_for(ahead.median, *key) or 0.0 for noise in noises], default=0.0)
     together = first.run == second.run

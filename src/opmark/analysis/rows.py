@@ -11,6 +11,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
+from operator import itemgetter
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -433,7 +435,10 @@ def make_rows(
     """Make rows of records, in the order in which their tasks were first tried. Records that differ only in the process
     become one row. `machines` has facts by environment id; without `names`, `parameters` and `where` stay empty."""
     groups: dict[tuple[Any, ...], list[RecordHead]] = {}
-    for head in sorted(heads, key=lambda head: head.started):
+    given = list(heads)
+    latest = accumulate((head.started for head in given), max)  # the place of records of what never started
+    starts = [head.started or last for head, last in zip(given, latest, strict=True)]
+    for _, head in sorted(zip(starts, given, strict=True), key=itemgetter(0)):
         key = key_across_processes(head.case, head.backend, head.implementation, head.body.task.settings)
         groups.setdefault(key, []).append(head)
     return tuple([_make_row(group, cases[group[0].case], machines, names) for group in groups.values()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -272,7 +273,7 @@ def store(db: Path) -> Path:
     runs = {"20300101-000000-aaaa": "", "20300101-000000-bbbb": "nightly", "20300202-000000-cccc": "weekly"}
     with closing(open_store(db, create=True)) as opened:
         for run_id, label in [*runs.items(), ("20300303-000000-dddd", "nightly")]:
-            opened.begin(Run(run_id, "2030", "plan", 0, label))
+            opened.begin(Run(run_id, f"{run_id[:4]}-{run_id[4:6]}-{run_id[6:8]}T00:00:00", "plan", 0, label))
     return db
 
 
@@ -284,21 +285,33 @@ def store(db: Path) -> Path:
         ("20300202", "cccc"),
         ("20300101-000000-b", "bbbb"),
         ("weekly", "cccc"),
+        ("nightly", "dddd"),
         ("nightly~0", "dddd"),
         ("nightly~1", "bbbb"),
+        ("nightly@{-1}", "bbbb"),
+        ("nightly@{2030-03-03}", "dddd"),
+        ("nightly@{2030-03-02}", "bbbb"),
+        ("2030-02-02", "cccc"),
+        ("2030-01-01", "bbbb"),
     ],
 )
 def test_a_run_is_found_by_id_by_its_beginning_or_by_label(store: Path, name: str | None, shown: str) -> None:
     assert opmark.show(name, db=store).run.id.endswith(shown)
 
 
-def test_a_label_of_several_runs_is_a_mistake(store: Path) -> None:
-    with pytest.raises(UserError, match="label `nightly` is of 2 runs") as caught:
-        opmark.show("nightly", db=store)
-    assert "20300101-000000-bbbb" in caught.value.message
-    assert "`nightly~0`" in (caught.value.hint or "")
-    with pytest.raises(UserError, match="`nightly~2`: the label `nightly` is of 2 runs"):
-        opmark.show("nightly~2", db=store)
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nightly~2", "`nightly~2`: the label `nightly` is of 2 runs"),
+        ("nightly@{-2}", "`nightly@{-2}`: the label `nightly` is of 2 runs"),
+        ("nightly@{2029-12-31}", "2 runs with the label `nightly`, none of them by then"),
+        ("2030-02-03", "no run named `2030-02-03`"),
+        ("monthly@{-1}", "no run named `monthly@{-1}`"),
+    ],
+)
+def test_a_run_that_a_label_does_not_have(store: Path, name: str, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        opmark.show(name, db=store)
 
 
 def test_a_beginning_of_several_runs_is_a_mistake(store: Path) -> None:

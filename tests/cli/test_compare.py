@@ -184,11 +184,11 @@ def test_runs_without_a_case_in_common(main: Command, stored: Path) -> None:
     assert done.line("error:").startswith("no case in common: `main` has 2 cases: exp 4 float32 forward, tanh 4")
 
 
-def test_a_label_of_several_runs_is_no_name(main: Command, stored: Path) -> None:
+def test_a_label_of_several_runs_is_the_newest_of_them(main: Command, stored: Path) -> None:
     keep(stored, "20300103-000000-eeee", "main", both(1.0))
     done = main("compare", "main", "pull")
-    assert done.code == 2
-    assert "the label `main` is of 2 runs" in done.line("error:")
+    assert done.out.startswith("A main (20300103-000000-eeee), B pull (")
+    assert main("compare", "main@{-1}", "pull").out.startswith(f"A main@{{-1}} ({A}), B pull (")
 
 
 def test_a_file_that_is_no_store(main: Command, stored: Path, tmp_path: Path) -> None:

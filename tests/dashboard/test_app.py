@@ -91,7 +91,7 @@ def test_an_item_shows_its_samples(client: TestClient) -> None:
         (f"/api/runs?q={'x' * 600}", 400, "at most 500"),
         (f"/api/runs?q={'x' * 5000}", 414, "longer than"),
         ("/api/runs/showcas", 404, "no run named `showcas`"),
-        ("/api/runs/nightly", 400, "the label `nightly` is of 30 runs"),
+        ("/api/runs/nightly~30", 400, "`nightly~30`: the label `nightly` is of 30 runs"),
         ("/api/runs/one/items/nix", 404, "no item"),
         ("/api/nix", 404, "no such page"),
         ("/assets/..%2f..%2fassets.py", 404, ""),

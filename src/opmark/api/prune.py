@@ -118,7 +118,7 @@ def _select_runs(
     store: Store, known: Sequence[Run], names: Sequence[str], before: str, label: str, keep_last: int | None
 ) -> list[Run]:
     """Return the runs to remove, newest first."""
-    named = {find_run(store, name).id for name in names}
+    named = {find_run(store, name, to_change=True).id for name in names}
     until = parse_time(before, name="before")
     fitting = [
         run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from fnmatch import fnmatchcase
@@ -16,10 +15,7 @@ from opmark.schema.options import PathLike
 from opmark.schema.run import RunSummary
 from opmark.store.location import store_exists
 from opmark.store.protocol import Store
-from opmark.store.runs import find_run
-
-_COUNTED = re.compile(r".+~\d+")
-"""Names one of several runs with the same label: `LABEL~1`."""
+from opmark.store.runs import find_run, names_one_of_several
 
 
 def runs(
@@ -56,19 +52,19 @@ def list_runs(
 def label(run: str, text: str, *, say: Callable[[str], None] = talk, db: PathLike | None = None) -> Run:
     """Set the label of a run; an empty text removes it."""
     with closing(open_store(db, create=store_exists(db))) as store:
-        this, text = find_run(store, run), text.strip()
+        this, text = find_run(store, run, to_change=True), text.strip()
         others = _check_label(store.runs(), this, text)
         noted = _note(store, this, "label", text)
     if others:
         listed = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
-        say(f"`{text}` is the label of {listed} too: `{text}~0` is the newest of them, `{text}~1` the one before")
+        say(f"`{text}` is the label of {listed} too: it names the newest of them, `{text}~1` the one before")
     return noted
 
 
 def describe_run(run: str, text: str, *, db: PathLike | None = None) -> Run:
     """Set the description of a run; an empty text removes it."""
     with closing(open_store(db, create=store_exists(db))) as store:
-        return _note(store, find_run(store, run), "description", text.strip())
+        return _note(store, find_run(store, run, to_change=True), "description", text.strip())
 
 
 def _note(store: Store, run: Run, kind: Literal["label", "description"], text: str) -> Run:
@@ -82,8 +78,10 @@ def _note(store: Store, run: Run, kind: Literal["label", "description"], text: s
 def _check_label(known: Sequence[Run], this: Run, text: str) -> list[str]:
     """Return the ids of other runs with this label. Refuses a label that names something else, such as the id of a
     run."""
-    if _COUNTED.fullmatch(text):
-        raise InvalidParameter(f"label: `{text}` would be one of several runs of a label", "choose one without ~NUMBER")
+    if names_one_of_several(text):
+        raise InvalidParameter(
+            f"label: `{text}` would be one of several runs", "choose one without ~NUMBER or @{...} that is no date"
+        )
     if any(run.id == text for run in known):
         raise InvalidParameter(f"label: `{text}` is the id of a run", "choose another")
     return [run.id for run in known if text and run.label == text and run.id != this.id]

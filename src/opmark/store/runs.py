@@ -18,6 +18,7 @@ from opmark.schema.run import RunSummary
 from opmark.store.protocol import Store
 from opmark.store.sql import SqlStore
 from opmark.store.tables import BENCH_CASE, RECORD, RUN
+from opmark.units import count_noun
 
 _AT_ONCE = 500
 """Values in one statement, which databases limit."""
@@ -128,17 +129,34 @@ def _parts(values: Sequence[str]) -> list[Sequence[str]]:
     return [values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE)]
 
 
-_NTH = re.compile(r"(?P<label>.+)~(?P<back>\d+)")
+_NTH = re.compile(r"(?P<label>.+)(~(?P<back>\d+)|@\{-(?P<before>\d+)\}|@\{(?P<date>[\d\-T:.+]+)\})")
+"""One of several runs with the same label: `LABEL~1`, `LABEL@{-1}` or `LABEL@{2026-11-15}`."""
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(T[\d:.+]*)?")
 
 
-def find_run(store: Store, name: str | None) -> Run:
-    """Find a run by its id, the beginning of its id, or its label; without a name, the last one.
+def names_one_of_several(text: str) -> bool:
+    """Return whether a name means one of several runs: by a label with a number or a date, or by a date alone."""
+    return bool(_NTH.fullmatch(text) or _DATE.fullmatch(text))
 
-    Several runs may have the same label: `LABEL~0` is the newest of them, `LABEL~1` the one before.
+
+def find_run(store: Store, name: str | None, *, to_change: bool = False) -> Run:
+    """Find a run by its id, the beginning of its id, its label or its date; without a name, the last one.
+
+    A label or a date is the name of the newest run that has it. `LABEL~1` and `LABEL@{-1}` are the run with this label
+    before that one, `LABEL@{2026-11-15}` is the newest that had begun by the end of that day (UTC). A run that is
+    `to_change` may not be meant by a label of several.
     """
     if name is not None and not name.strip():
         raise UserError("a run is named by an empty text", "give its id, the beginning of that, or its label")
-    return find_among(store.runs(), name)
+    known = store.runs()
+    alike = [run.id for run in known if run.label == name and run.label]
+    if to_change and len(alike) > 1:
+        listed = ", ".join(alike[:5]) + (", ..." if len(alike) > 5 else "")
+        raise UserError(
+            f"the label `{name}` is of {len(alike)} runs: {listed}",
+            f"give an id; or `{name}~0` for the newest of them, `{name}~1` for the one before",
+        )
+    return find_among(known, name)
 
 
 def find_among(known: Sequence[Run], name: str | None) -> Run:
@@ -159,26 +177,28 @@ def find_among(known: Sequence[Run], name: str | None) -> Run:
 
 
 def _find_labelled(known: Sequence[Run], name: str) -> Run | None:
-    """Find a run by `LABEL` or `LABEL~N`; UserError if several runs have the label, or there are fewer than N."""
-    found = [run for run in known if run.label == name]
-    if len(found) > 1:
-        listed = ", ".join(run.id for run in found[:5]) + (", ..." if len(found) > 5 else "")
-        raise UserError(
-            f"the label `{name}` is of {len(found)} runs: {listed}",
-            f"give an id; or `{name}~0` for the newest of them, `{name}~1` for the one before",
-        )
-    if found:
-        return found[0]
-    counted = _NTH.fullmatch(name)
-    if not counted:
+    """Find a run by its label, by a label with a number or a date, or by its date; UserError if a label has no such
+    run."""
+    if found := next((run for run in known if run.label == name), None):
+        return found
+    if _DATE.fullmatch(name):
+        return next((run for run in known if run.started.startswith(name)), None)
+    parts = _NTH.fullmatch(name)
+    labelled = [run for run in known if parts and run.label == parts["label"]]
+    if not parts or not labelled:
         return None
-    found, back = [run for run in known if run.label == counted["label"]], int(counted["back"])
-    if found and back >= len(found):
+    label, count = parts["label"], count_noun(len(labelled), "run")
+    if date := parts["date"]:
+        if earlier := next((run for run in labelled if run.started[: len(date)] <= date), None):
+            return earlier
         raise UserError(
-            f"`{name}`: the label `{counted['label']}` is of {len(found)} run{'s' * (len(found) > 1)}",
-            f"`{counted['label']}~{len(found) - 1}` is the oldest",
+            f"`{name}`: {count} with the label `{label}`, none of them by then",
+            f"the oldest is {labelled[-1].id}, begun {labelled[-1].started}",
         )
-    return found[back] if found else None
+    back = int(parts["back"] or parts["before"])
+    if back >= len(labelled):
+        raise UserError(f"`{name}`: the label `{label}` is of {count}", f"`{label}~{len(labelled) - 1}` is the oldest")
+    return labelled[back]
 
 
 def noise_under(backend: Any, facts: dict[str, Any]) -> str:

@@ -107,18 +107,17 @@ def isolated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return home
 
 
-@pytest.fixture(autouse=True)
-def calm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Takes what the tests' own load disturbs for measured: they run beside each other. Not for tests that are about
-    it, which are marked `disturbed`."""
-    if request.node.get_closest_marker("disturbed"):
-        return
+@pytest.fixture(scope="session", autouse=True)
+def calm() -> Iterator[list[bool]]:
+    """Takes what the tests' own load disturbs for measured, in fixtures of every scope: tests run beside each other.
+    It yields the switch of tests that are about it."""
+    switch = [True]
     measured = WorkerProcess.run
 
     def run(worker: WorkerProcess, task: Task, *limits: Any) -> TaskReply:
         reply = measured(worker, task, *limits)
         record = reply.record
-        if record.status != "disturbed":
+        if record.status != "disturbed" or not switch[0]:
             return reply
         assert record.verification is not None
         kept = tuple(
@@ -129,7 +128,17 @@ def calm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         status: Status = "unchecked" if unchecked else "ok"
         return replace(reply, record=replace(record, status=status, reason=unchecked, measurements=kept))
 
-    monkeypatch.setattr(WorkerProcess, "run", run)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WorkerProcess, "run", run)
+        yield switch
+
+
+@pytest.fixture(autouse=True)
+def disturbed(request: pytest.FixtureRequest, calm: list[bool]) -> Iterator[None]:
+    """Leaves disturbed measurements as they are in tests that are marked `disturbed`."""
+    calm[0] = request.node.get_closest_marker("disturbed") is None
+    yield
+    calm[0] = True
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ from opmark.plugin import Backend, MemoryLayout
 
 _MAX_WORK: Any = 10_000
 """Effort for the exact answer whether two arrays overlap; beyond it their ranges of addresses decide."""
+_TOO_HARD: type[Exception] = getattr(np, "exceptions", np).TooHardError  # where it is before NumPy 1.25
 
 
 def refuse_shared_memory(
@@ -68,7 +69,7 @@ def _overlap(one: MemoryLayout, other: MemoryLayout) -> bool:
     first, second = np.asarray(_Addresses(one)), np.asarray(_Addresses(other))
     try:
         return bool(np.shares_memory(first, second, max_work=_MAX_WORK))
-    except np.exceptions.TooHardError:
+    except _TOO_HARD:
         return bool(np.may_share_memory(first, second))
 
 

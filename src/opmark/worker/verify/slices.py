@@ -168,8 +168,8 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 
-# What references raise for inputs that are no case of them.
-NO_CASE = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
+# What references raise for inputs that are no case of them; LinAlgError is a ValueError only since NumPy 1.25.
+NO_CASE = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError, np.linalg.LinAlgError)
 _found: dict[str, tuple[PartialSize, ...]] = {}
 
 

@@ -46,6 +46,27 @@ def test_a_revision_against_the_files_as_they_are(opmark: Command, repo: Any, mo
     assert repo.state() == before
 
 
+def test_a_verdict_may_fail_a_build(main: Command) -> None:
+    few = ["add", "-p", "shape=64", *QUICK, "--same", "--processes", "2"]
+    assert main("ab", *few).code == 0
+    assert main("ab", *few, "--fail-if", "undecided,slower").code == 1
+    assert "no verdict named `slow`" in main("ab", *few, "--fail-if", "slow").err
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("slower", [True, False])
+def test_a_check_against_a_revision_needs_no_stored_run(
+    opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch, slower: bool
+) -> None:
+    repo.commit("fast", work=FAST)
+    repo.write(work=SLOW if slower else FAST + "# as before\n")
+    monkeypatch.chdir(repo.path)
+    done = opmark("check", *CALL, "--against-rev", "HEAD", "--processes", "5", "--json")
+    found = json.loads(done.out)
+    assert done.code == int(slower), done.err
+    assert ("slower" in found["counts"]) == slower
+
+
 def test_the_comparison_as_json(main: Command) -> None:
     done = main("ab", "add", "-p", "shape=64", "--backend", "numpy-cpu,null", "--threads", "1", "--processes", "2",
                 "--json")  # fmt: skip

@@ -40,6 +40,14 @@ def test_what_got_slower_lately(main: Command, stored: Path) -> None:
     assert "2 series of 6 runs or more, 1 with a change" in done.out
 
 
+def test_a_night_fails_on_a_change_that_made_something_slower(main: Command, stored: Path) -> None:
+    done = main("history", "--fail-on-change")
+    assert done.code == 1
+    assert done.err.endswith("1 series slower since the newest change, or in the newest runs\n")
+    assert main("history").code == 0
+    assert main("history", "add", "--fail-on-change").code == 0
+
+
 def test_all_lists_what_did_not_change(main: Command, stored: Path) -> None:
     assert "add" not in main("history").out
     assert "add" in main("history", "--all").out

@@ -9,11 +9,11 @@ from typing import Any
 
 from opmark.analysis.comparison import compare as compare_sides
 from opmark.analysis.comparison import side_of
-from opmark.api.ab import measure_sides
+from opmark.api.ab import ab_request, measure_sides
 from opmark.api.baseline import BaselineSide
 from opmark.api.compare import RunFinder, RunReference, cases_of
 from opmark.api.confirm import ConfirmationResult, SlowdownConfirmation, doubtful_pairs, key_of
-from opmark.api.requests import CheckRequest, RunRequest, TurnOptions, keywords_of
+from opmark.api.requests import ABRequest, CheckRequest, RunRequest, TurnOptions, keywords_of
 from opmark.api.run import plan_cases, run_request
 from opmark.errors import UnknownName, UserError
 from opmark.plugin.param import format_params
@@ -48,14 +48,15 @@ def check(request: CheckRequest) -> CheckResult:
 
     Cases that look slower are measured again, in turns with the baseline if it can be run once more: as its git
     revision, in its interpreter, or as `against_...` says; `make` is run in a revision's files first. Only cases that
-    are slower in turns, by more than the margin, are `slower`.
+    are slower in turns, by more than the margin, are `slower`. Without a baseline, `against_rev` is measured in turns
+    with the files as they are.
     """
     return check_request(request)
 
 
 def check_request(request: CheckRequest) -> CheckResult:
     if not request.baseline:
-        raise UserError("no baseline is named", "as in --baseline main, the label of an earlier run")
+        return _check_in_turns(request)
     if request.current is not None:
         _refuse_with_run(request)
     against = BaselineSide(request.against_rev, request.against_python, request.against_backend)
@@ -81,8 +82,25 @@ def check_request(request: CheckRequest) -> CheckResult:
         )  # fmt: skip
         second = look.at(doubtful)
         findings = tuple(_finding(pair, second.get(key_of(pair))) for pair in first.pairs)
-    fail_on = tuple(word for word in split_names(request.fail_on) if word != "none")
-    return CheckResult(first, findings, first.only[0], fail_on, tuple(look.notes), tuple(look.runs))
+    return CheckResult(first, findings, first.only[0], _fail_on(request), tuple(look.notes), tuple(look.runs))
+
+
+def _check_in_turns(request: CheckRequest) -> CheckResult:
+    """Compare the files as they are with a revision, both measured now: no stored run is needed."""
+    if not request.against_rev or request.current or request.against_python or request.against_backend:
+        raise UserError(
+            "no baseline is named",
+            "as in --baseline main, the label of an earlier run; or --against-rev HEAD~1 alone, which measures both",
+        )
+    known, own = options_of(CheckRequest), _shared(request, ABRequest)
+    given = {name: value for name, value in own.items() if name == "margin" or value != known[name].default}
+    found = ab_request(ABRequest(**given, rev=request.against_rev, on_turn=request.on_turn, say=request.say))
+    findings = tuple(CheckedCase(pair, _outcome(pair, measured_twice=True)) for pair in found.pairs)
+    return CheckResult(found, findings, found.only[0], _fail_on(request))
+
+
+def _fail_on(request: CheckRequest) -> tuple[str, ...]:
+    return tuple(word for word in split_names(request.fail_on) if word != "none")
 
 
 def _shared(request: CheckRequest, other: type) -> dict[str, Any]:
@@ -174,11 +192,13 @@ def _finding(pair: Pairing, look: ConfirmationResult | None) -> CheckedCase:
     return CheckedCase(pair, look.outcome, look.pair, look.why) if look else CheckedCase(pair, _outcome(pair))
 
 
-def _outcome(pair: Pairing) -> Outcome:
-    """Return the outcome of a case that was not measured again."""
+def _outcome(pair: Pairing, *, measured_twice: bool = False) -> Outcome:
+    """Return the outcome of a case that was not measured again, or need not be, since it was `measured_twice`."""
     then, now = pair.statuses
     if now in MEASURED:
         return "mended" if then in FAILED else pair.verdict
     if then in FAILED:
         return "broken"
+    if measured_twice and now in FAILED:
+        return "failed"
     return "undecided" if then == "skipped" else "missing"

@@ -261,7 +261,11 @@ class CheckRequest(StoreOptions, MeasureOptions, Selection):
         ),
     ] = ("slower", "failed")
     against_rev: Annotated[
-        str, Option("Measure the baseline again as this git revision. [default: the one it is of]")
+        str,
+        Option(
+            "Measure the baseline again as this git revision, or without --baseline, hold the files against it. "
+            "[default: the one it is of]"
+        ),
     ] = ""
     against_python: Annotated[
         str, Option("Measure the baseline again in this interpreter. [default: the one it was made in]")

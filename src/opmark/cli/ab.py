@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from opmark.api.requests import ABRequest
 from opmark.cli.options import Json, takes
+from opmark.cli.output import split
+from opmark.errors import UnknownName
 
 if TYPE_CHECKING:
     from opmark.schema.comparison import Compared
 
 
+_FAIL_IF = ("slower", "faster", "undecided")
+
+
 @takes(ABRequest)
-def ab(request: ABRequest, as_json: Json = False) -> None:
+def ab(
+    request: ABRequest,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Exit with 1 if B is {', '.join(_FAIL_IF)} in a case. A case that failed always does."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
     from opmark.api.ab import ab_request
     from opmark.cli.progress import Turns
 
+    verdicts = split(fail_if or [])
+    for word in verdicts:
+        if word not in _FAIL_IF:
+            raise UnknownName("verdict", word, _FAIL_IF)
     turns = Turns()
     interrupted: list[Compared] = []
     try:
@@ -37,7 +53,7 @@ def ab(request: ABRequest, as_json: Json = False) -> None:
         turns.end()
     print_compared(found, as_json=as_json)
     turns.say(f"stored as runs {' and '.join(found.runs)}")
-    if has_failures(found):
+    if has_failures(found) or any(pair.verdict in verdicts for pair in found.pairs):
         raise typer.Exit(1)
 
 

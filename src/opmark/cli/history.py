@@ -12,6 +12,7 @@ from opmark.api.requests import HistoryRequest, talk
 from opmark.cli.options import takes
 from opmark.cli.output import console, write_out
 from opmark.errors import UnknownName
+from opmark.units import count_noun
 
 if TYPE_CHECKING:
     from opmark.schema.history import Histories
@@ -29,6 +30,13 @@ def history(
     format: Annotated[str, typer.Option(help="table, md, json.")] = "table",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per series, as --format json.")] = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it to this file.")] = None,
+    fail_on_change: Annotated[
+        bool,
+        typer.Option(
+            help="Exit with 1 if the newest change of a series, or its newest runs, made it slower; --since leaves "
+            "out what is older."
+        ),
+    ] = False,
 ) -> None:
     from opmark.api.history import history_request
 
@@ -36,6 +44,10 @@ def history(
         raise UnknownName("format", format, FORMATS)
     found, named = history_request(request, _announce)
     _print(found, "json" if as_json else format, output, named=named)
+    slower = [one for one in found.series if one.slower]
+    if fail_on_change and slower:
+        talk(f"{count_noun(len(slower), 'series', 'series')} slower since the newest change, or in the newest runs")
+        raise typer.Exit(1)
 
 
 def _announce(cases: int) -> None:

@@ -106,6 +106,12 @@ class History(Struct, frozen=True):
         return self.points[-1].value / self.level
 
     @property
+    def slower(self) -> bool:
+        """Whether the newest change made it slower, beyond chance, or its newest runs stand out as slower."""
+        change = self.newest_change
+        return (change is not None and change.sure and change.ratio > 1) or (self.warning and self.last > 1)
+
+    @property
     def newest_change(self) -> LevelChange | None:
         return self.changes[-1] if self.changes else None
 

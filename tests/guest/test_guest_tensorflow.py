@@ -70,9 +70,17 @@ def unverified(records: list[Record]) -> dict[str, str]:
 
 
 def test_every_row_computes_what_the_catalogue_says(table: dict[str, list[Record]]) -> None:
-    computed = [record for name, records in table.items() if name not in CONSTANT for record in records]
+    left_out = CONSTANT | {"multinomial"}
+    computed = [record for name, records in table.items() if name not in left_out for record in records]
     assert unverified(computed) == {}
     assert len({record.task.case.op for record in computed}) >= 330
+
+
+def test_draws_that_repeat_between_threads_are_found_out() -> None:
+    """TensorFlow 2.21 skips too few random numbers for all threads but the first, so rows repeat draws of others."""
+    assert unverified(run("multinomial", threads=1)) == {}
+    (record,) = run("multinomial", threads=2)
+    assert (record.status, "drew is not independent" in record.reason) == ("wrong", True)
 
 
 def test_what_a_function_would_compute_once_is_refused_there_and_measured_eagerly(

@@ -500,7 +500,10 @@ class HostBackend(Backend):
     def layout(self, value: Any) -> MemoryLayout | None:
         """Return where the array lies that shows the tensor's own memory; None where reading copies, which two reads
         show."""
-        one, other = self.download(value), self.download(value)
+        import numpy as np
+
+        # Both are kept: a number that is no array would be written to the same place twice.
+        one, other = np.asarray(self.download(value)), np.asarray(self.download(value))
         layouts = MemoryLayout.of_array(one), MemoryLayout.of_array(other)
         return layouts[0] if layouts[0].address == layouts[1].address else None
 

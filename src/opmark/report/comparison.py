@@ -160,6 +160,17 @@ def differences(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
 
 def footer(compared: Compared) -> Iterator[str]:
     yield summary(compared)
+    yield from doubtful_lines(compared)
+    yield from in_turns_lines(compared)
+    yield legend(compared)
+
+
+def legend(compared: Compared) -> str:
+    return f"B/A above 1 is slower; intervals hold in {1 - ALPHA:.0%} of comparisons; {_describe_margin(compared)}"
+
+
+def doubtful_lines(compared: Compared) -> Iterator[str]:
+    """Yield what was not compared, and which numbers are not to be relied on."""
     for name, lone in zip("AB", compared.only, strict=True):
         if lone:
             listed = "; ".join(lone[:_FEW]) + ("; ..." if len(lone) > _FEW else "")
@@ -180,8 +191,6 @@ def footer(compared: Compared) -> Iterator[str]:
             f"WARNING: {count_noun(disturbed, 'case')} disturbed: other work took the cores from a side, whose number "
             "counts nowhere; stop other work (`opmark doctor` names it), or use fewer --threads, and measure again"
         )
-    yield from in_turns_lines(compared)
-    yield f"B/A above 1 is slower; intervals hold in {1 - ALPHA:.0%} of comparisons; {_describe_margin(compared)}"
 
 
 def in_turns_lines(compared: Compared) -> Iterator[str]:

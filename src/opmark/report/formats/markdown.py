@@ -10,7 +10,18 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from opmark.analysis.rows import Row
-from opmark.report.comparison import FIGURES, Columns, figures, footer, header, select_pairs, summary, word
+from opmark.report.comparison import (
+    FIGURES,
+    Columns,
+    doubtful_lines,
+    figures,
+    footer,
+    header,
+    legend,
+    select_pairs,
+    summary,
+    word,
+)
 from opmark.report.console.comparison import news, remarks, row_figures, verdict
 from opmark.report.console.history import _HEADS, _QUIET_HEADS, _QUIET_WHO, _WHO, _legend, _quiet_row, _rows
 from opmark.report.formats.grid import Grid, cell_text, is_number
@@ -114,7 +125,8 @@ def comparison_markdown(compared: Compared, only: Collection[str] = ()) -> str:
 
 
 def summary_markdown(checked: CheckResult) -> str:
-    """Return the verdict of a gate for a pull request, with slower and faster cases; the rest is folded."""
+    """Return the verdict of a gate for a pull request, with slower and faster cases; the rest is folded. Only what
+    concerns this verdict is explained."""
     found = news(checked)
     open_ = [finding for finding in found if finding.outcome not in _FOLDED]
     folded = [finding for finding in found if finding.outcome in _FOLDED]
@@ -126,7 +138,12 @@ def summary_markdown(checked: CheckResult) -> str:
         lines += [f"and {len(open_) - _ROWS} more", ""]
     lines += [f"- {escape_markdown(line)}" for line in remarks(checked)]
     lines += ["", "<details><summary>Details and environment</summary>", ""]
-    lines += [f"{escape_markdown(line)}  " for line in (*header(checked.compared), *footer(checked.compared))]
+    explained = [
+        *header(checked.compared),
+        *doubtful_lines(checked.compared),
+        *([legend(checked.compared)] if found else []),
+    ]
+    lines += [f"{escape_markdown(line)}  " for line in explained]
     if folded:
         lines += ["", *_findings(folded[:_ROWS])]
     if len(folded) > _ROWS:

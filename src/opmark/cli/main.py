@@ -20,11 +20,11 @@ def main() -> None:
 
         make_app()(prog_name="opmark")
     except UserError as error:
-        from opmark.report.text import harmless  # a message may quote labels with control characters
+        from opmark.api.requests import talk
 
-        print(f"error: {harmless(error.message)}", file=sys.stderr)
+        talk(f"error: {error.message}")
         if error.hint:
-            print(f"hint: {harmless(error.hint)}", file=sys.stderr)
+            talk(f"hint: {error.hint}")
         sys.exit(2)
 
 

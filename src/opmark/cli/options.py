@@ -19,7 +19,7 @@ Wide = Annotated[
     bool,
     typer.Option(
         "--wide",
-        help="Whole lines, however narrow the terminal is, and a sparkline of samples in rows of single tasks.",
+        help="Every column in whole lines, however narrow the terminal is, and the samples as a sparkline.",
     ),
 ]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours, as with $NO_COLOR; a pipe or file gets none.")]

@@ -170,11 +170,13 @@ def fold(text: str, width: int, *, cut: bool = False) -> list[str]:
 
 
 def fold_for(stream: TextIO, text: str) -> str:
-    """Return the lines of a text as a stream shows them best: folded if it is a terminal."""
+    """Return the lines of a text as a stream shows them best: folded if it is a terminal, whose width $COLUMNS may
+    state."""
     if not stream.isatty():
         return text
+    stated = os.environ.get("COLUMNS", "")
     try:
-        width = os.get_terminal_size(stream.fileno()).columns
+        width = int(stated) if stated.isdecimal() else os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError):  # a stream that only says that it is a terminal
         width = 0
     return "\n".join(part for line in text.split("\n") for part in fold(line, width)) if width else text

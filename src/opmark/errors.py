@@ -42,17 +42,20 @@ class UserError(OpmarkError):
 
 
 class UnknownName(UserError):
-    """`kind` is what was looked for, in words: "operator", "backend", "suite"."""
+    """`kind` is what was looked for, in words: "operator", "backend", "suite". `meant` is the name to suggest, where
+    that is not the nearest one."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], listing: str | None = None) -> None:
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], listing: str | None = None, meant: str | None = None
+    ) -> None:
         known = list(known)
-        near = nearest(name, known)
+        near = meant or nearest(name, known)
         if near is None and listing is None and len(known) <= _FEW:
             listing_hint = f"known: {', '.join(known)}" if known else ""
         else:
             listing_hint = f"`{listing}` lists them all" if listing else ""
-        meant = f"did you mean `{near}`?" if near else ""
-        super().__init__(f"no {kind} named `{name}`", " ".join(filter(None, (meant, listing_hint))) or None)
+        suggestion = f"did you mean `{near}`?" if near else ""
+        super().__init__(f"no {kind} named `{name}`", " ".join(filter(None, (suggestion, listing_hint))) or None)
 
 
 class InvalidFile(UserError):

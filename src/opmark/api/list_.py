@@ -8,7 +8,8 @@ from typing import Any
 from opmark.catalogue.expansion import expand
 from opmark.errors import UnknownName
 from opmark.hardware.datasheets import datasheets, names
-from opmark.plugin import Operator
+from opmark.plugin import BackendInfo, Operator
+from opmark.plugin.registry import backends as known_backends
 from opmark.plugin.registry import catalogue, exporters, importers, operators_like, workload_exporters
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import QUANTITIES, Availability, Quantity, Workload
@@ -18,7 +19,7 @@ from opmark.schema.machine import Peaks
 def list_(
     kind: str, category: str | None = None
 ) -> Sequence[Operator] | Sequence[Workload] | Sequence[Availability] | Sequence[Quantity] | Sequence[Peaks]:
-    """List `ops` (of a category), `suites`, `quantities`, `hardware`, or `backends` with the reason why one cannot run
+    """List `ops` (of a category), `suites`, `quantities`, `chips`, or `backends` with the reason why one cannot run
     here."""
     if kind == "ops":
         return operators(category)
@@ -28,9 +29,9 @@ def list_(
         return suites()
     if kind == "quantities":
         return list(QUANTITIES.values())
-    if kind == "hardware":
+    if kind in ("chips", "hardware"):
         return datasheets()
-    raise UnknownName("listing", kind, ("ops", "suites", "backends", "quantities", "hardware"))
+    raise UnknownName("listing", kind, ("ops", "suites", "backends", "quantities", "chips"))
 
 
 def operators(category: str | None = None) -> list[Operator]:
@@ -49,6 +50,11 @@ def case_count(workload: Workload) -> int | None:
     if any(":" in entry.op for entry in workload.cases):
         return None
     return len(expand(workload, find_operator, match=operators_like))
+
+
+def backends() -> list[BackendInfo]:
+    """Return every backend that is installed, whether it can run here or not."""
+    return list(known_backends().values())
 
 
 def backends_here() -> list[Availability]:

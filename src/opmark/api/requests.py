@@ -72,9 +72,9 @@ ReturnT = TypeVar("ReturnT")
 def talk(message: str) -> None:
     """Print a message to stderr; stdout is for data. Control characters are escaped, because a message may quote
     labels."""
-    from opmark.report.text import harmless
+    from opmark.report.text import fold_for, harmless
 
-    print(harmless(message), file=sys.stderr)
+    print(fold_for(sys.stderr, harmless(message)), file=sys.stderr)
 
 
 def parse_params(ops: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:

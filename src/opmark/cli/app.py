@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from opmark.cli.completion import completion_item, with_completion
+from opmark.cli.help_text import COMMON, COMPLETE_VARIABLE, EXAMPLES, REST, SUMMARY
 from opmark.cli.interop import FOREIGN_COMMANDS, run_foreign_command
 from opmark.errors import UserError, nearest
 
@@ -15,79 +18,129 @@ COMMANDS = {
     "run": ("run", "Measure operators; print a table, store a run."),
     "list": (
         "list_",
-        "List operators, categories, suites, quantities, formats, chips, or backends and whether they can run here.",
+        "List operators, suites, backends, quantities, formats, chips.\n\nOf backends also whether they can run here.",
     ),
     "describe": (
-        "describe", "Describe an operator (parameters, presets, cost, implementations), a quantity, or a chip."
+        "describe",
+        "Describe an operator, a quantity or a chip."
+        "\n\nOf an operator: parameters, presets, cost, implementations.",
     ),
     "show": ("show", "Print a stored run, or write it to a file."),
     "runs": ("runs", "List the runs of a store, newest first; label and describe them."),
     "report": (
-        "report", "Make one file to read and to send: failures, figures, every case; for several runs, what got slower."
+        "report",
+        "Make one file of runs, to read and to send."
+        "\n\nIt has failures, figures and every case; for several runs, what got slower.",
     ),
-    "compare": ("compare", "Is B faster or slower than A? Two runs, or two backends of one, case by case."),
+    "compare": (
+        "compare",
+        "Is B faster or slower than A? Compares stored runs.\n\nTwo runs, or two backends of one, case by case.",
+    ),
     "check": (
         "check",
-        "Has anything become slower than the baseline? Exit code 1 only where it is slower when measured again."
+        "Has anything become slower than the baseline? A gate."
+        "\n\nExit code 1 only where it is slower when measured again."
         "\n\nChecks a stored run (--run), or measures what is asked for as `opmark run` would.",
     ),
     "ab": (
         "ab",
-        "Measure two sides in turns that differ in one thing; is B faster or slower?"
-        "\n\n--backend, --impl, --python or --threads with two values, --env, --rev or --same says what A and B are.",
+        "Is B faster or slower than A? Measures both in turns."
+        "\n\nThe sides differ in one thing: --backend, --impl, --python or --threads with two values, --env, --rev or "
+        "--same says in what.",
     ),
     "judge": (
         "judge",
-        "Judge a kernel that nobody trusts: is it correct, and faster than a baseline? Exit code 1 if not accepted."
-        "\n\nIt runs in a process of its own, without a way to the clock, the reference or the verdict.",
+        "Is a kernel correct, and faster than a baseline?"
+        "\n\nNobody has to trust it: it runs in a process of its own, without a way to the clock, the reference or the "
+        "verdict. Exit code 1 if it is not accepted.",
     ),
     "bisect": (
-        "bisect", "Which commit made it slower? `git bisect` with a measured verdict, in a worktree of its own."
+        "bisect",
+        "Which commit made it slower?\n\n`git bisect` with a measured verdict, in a worktree of its own.",
     ),
-    "rank": ("rank", "Rank the implementations that were measured and verified, by chip, phase and threads."),
+    "rank": (
+        "rank",
+        "Which implementation is the fastest, and where?"
+        "\n\nRanks what was measured and verified, by chip, phase and threads.",
+    ),
     "fit": (
         "fit",
-        "Fit latency and bandwidth to communication over its sizes: time = alpha + size / beta, from a stored run.",
+        "Fit latency and bandwidth to communication over its sizes.\n\ntime = alpha + size / beta, from a stored run.",
     ),
     "history": (
-        "history", "Find what got slower or faster, when, and what else changed then: change points over stored runs."
+        "history",
+        "Since when is it slower or faster, and what changed then?\n\nFinds change points over stored runs.",
     ),
     "doctor": (
-        "doctor", "Is this machine fit to measure on? What it has, what runs, what would disturb; with --aa, its noise."
+        "doctor",
+        "Is this machine fit to measure on, and what to do next?"
+        "\n\nWhat it has, what runs, what would disturb; with --aa, its noise.",
     ),
     "calibrate": (
-        "calibrate", "Measure this machine's peaks: bandwidth of memory and caches, FLOP/s by dtype, launch cost."
+        "calibrate",
+        "Measure this machine's peaks, for the column `of peak`."
+        "\n\nBandwidth of memory and caches, FLOP/s by dtype, launch cost.",
     ),
     "coverage": (
         "coverage",
-        "List the operators of a framework and how each can be measured; or the operators that each backend has.",
+        "Which operators of a framework can be measured, and how?"
+        "\n\nOr the operators that each backend has.",
     ),
-    "env": ("env", "Environments for frameworks that cannot share this one: guests."),
+    "env": ("env", "Environments for frameworks that cannot share this one."),
     "import": (
         "import_",
-        "Convert another system's workload or hardware file to opmark's format. "
-        "Exit code 1: a part was not understood.",
+        "Convert another system's file to opmark's format."
+        "\n\nA workload or a hardware file. Exit code 1: a part was not understood.",
     ),
     "export": (
         "export",
-        "Write a stored run as a table or in another system's format, or a workload in another system's format.",
+        "Write a run or a workload in another system's format.\n\nA stored run also as a table.",
     ),
-    "query": ("query", "Query the store in SQL, read-only. --views lists the views and their columns."),
-    "merge": ("merge", "Copy the runs of other stores into this one, except those that it has already."),
+    "query": ("query", "Query the store in SQL, read-only.\n\n--views lists the views and their columns."),
+    "merge": ("merge", "Copy the runs of other stores into this one.\n\nThose that it has already are left out."),
     "push": (
-        "push", "Send runs to a dashboard. It ignores records that it has already; the local store stays as it is."
+        "push",
+        "Send runs to a dashboard.\n\nIt ignores records that it has already; the local store stays as it is.",
     ),
     "prune": (
         "prune",
-        "Remove runs with their records for good, after listing them. A run is removed if it is named (if any are) and "
-        "fits every option.",
+        "Remove runs with their records for good, after listing them.\n\nA run is removed if it is named (if any are) "
+        "and fits every option.",
     ),
-    "serve": ("serve", "Serve a dashboard over a store, with pages for people and JSON for programs, until Ctrl-C."),
+    "serve": ("serve", "Serve a dashboard over a store, until Ctrl-C.\n\nPages for people and JSON for programs."),
 }  # fmt: skip
 """By command: its module in this package, with a function or a group of commands of the same name, and its help."""
 
+PANELS = {
+    "Measure": ("run", "list", "describe", "coverage", "judge"),
+    "Compare": ("compare", "ab", "check", "bisect", "rank", "history"),
+    "Look at results, keep and share them": (
+        "show", "runs", "report", "serve", "query", "fit", "merge", "push", "prune"
+    ),
+    "This machine": ("doctor", "calibrate", "env"),
+    "Other systems": ("import", "export", *FOREIGN_COMMANDS),
+}  # fmt: skip
+"""Commands by task, in the order of `opmark --help`."""
+
 # The base of click's errors about a command line. Newer versions of typer bring a click of their own.
 _UsageError: Any = typer.BadParameter.__mro__[1]
+
+
+class PanelCommand(TyperCommand):
+    """A command whose help has its options in panels, the common ones first."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            is_argument = param.param_type_name == "argument"
+            if record is not None:
+                title = "Arguments" if is_argument else getattr(param, "rich_help_panel", None) or REST
+                panels.setdefault(title, []).append(record)
+        shown = sorted(panels, key=lambda title: (title != "Arguments", title != COMMON, title == REST))
+        for title in shown:
+            with formatter.section(title if title != REST or COMMON in panels else "Options"):
+                formatter.write_dl(panels[title])
 
 
 class CommandGroup(TyperGroup):
@@ -110,19 +163,28 @@ class CommandGroup(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         module, text = COMMANDS[cmd_name]
+        examples = "\n  ".join(("\b\nExamples:", *EXAMPLES[cmd_name]))
         found: Any = getattr(import_module(f"opmark.cli.{module}"), module)
         if isinstance(found, typer.Typer):
-            app.add_typer(found, name=cmd_name, help=text)
+            app.add_typer(found, name=cmd_name, help=text, epilog=examples)
             return typer.main.get_group(app).commands[cmd_name]
-        app.command(cmd_name, help=text)(found)
-        return typer.main.get_command(app)
+        app.command(cmd_name, cls=PanelCommand, help=text, epilog=examples)(found)
+        return with_completion(typer.main.get_command(app))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """List the commands by their help, without importing them."""
-        summaries = {name: text for name, (_, text) in (COMMANDS | FOREIGN_COMMANDS).items()}
-        TyperGroup(
-            commands={name: TyperCommand(name, help=text) for name, text in summaries.items()}
-        ).format_commands(ctx, formatter)  # fmt: skip
+        """List the commands by task with their help, without importing them."""
+        width = max(map(len, self.list_commands(ctx)))
+        for title, names in PANELS.items():
+            with formatter.section(title):
+                texts = [(COMMANDS | FOREIGN_COMMANDS)[name][1].partition("\n")[0] for name in names]
+                formatter.write_dl([(name.ljust(width), text) for name, text in zip(names, texts, strict=True)])
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Complete names of commands without importing them."""
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [completion_item(name, (COMMANDS | FOREIGN_COMMANDS)[name][1].partition("\n")[0]) for name in names]
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -158,15 +220,29 @@ def make_app() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        help="Benchmarks for deep-learning operators: one workload, any framework, any device, true numbers.",
+        help=SUMMARY,
     )
     app.callback(invoke_without_command=True)(_options)
+    if COMPLETE_VARIABLE in os.environ:  # a shell asks
+        from typer.completion import completion_init
+
+        completion_init()
     return app
 
 
-def _options(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+def _options(
+    version: bool = typer.Option(False, "--version", help="Print the version."),
+    completion: str = typer.Option(
+        "", metavar="SHELL", help='Print what makes bash, zsh or fish complete: eval "$(opmark --completion bash)".'
+    ),
+) -> None:
     if version:
         from opmark.version import VERSION
 
         print(VERSION)
+        raise typer.Exit
+    if completion:
+        from opmark.cli.completion import completion_script
+
+        print(completion_script(completion))
         raise typer.Exit

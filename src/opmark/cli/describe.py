@@ -56,7 +56,7 @@ def _with_chips(unknown: UnknownName, name: str) -> UnknownName:
         unknown.hint = f"did you mean `{chips[0]}`?"
         return unknown
     if chips and folded:
-        more = ", ... as in `opmark list hardware`" if len(chips) > _FEW else ""
+        more = ", ... as in `opmark list chips`" if len(chips) > _FEW else ""
         unknown.hint = f"{unknown.hint}; chips: {', '.join(chips[:_FEW])}{more}"
         return unknown
     near = nearest(name, [*QUANTITIES, *(other for _, names in known for other in names)])

@@ -18,7 +18,7 @@ _NARROWEST = 20
 
 
 def list_(
-    kind: Annotated[str, typer.Argument(help="ops, categories, suites, backends, quantities, formats or hardware.")],
+    kind: Annotated[str, typer.Argument(help="ops, categories, suites, backends, quantities, formats or chips.")],
     category: Annotated[str | None, typer.Option(help="List only the operators of this category.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per item.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print operators as a page in Markdown.")] = False,
@@ -30,7 +30,8 @@ def list_(
         "backends": _backends,
         "quantities": _quantities,
         "formats": _formats,
-        "hardware": partial(_hardware, as_json),
+        "chips": partial(_chips, as_json),
+        "hardware": partial(_chips, as_json),
     }
     if kind not in listings:
         raise UnknownName("listing", kind, listings)
@@ -111,7 +112,7 @@ def _formats() -> list[dict[str, Any]]:
     return [{"command": command, "format": name, "what": summary} for command, name, summary in formats()]
 
 
-def _hardware(whole: bool) -> list[dict[str, Any]]:
+def _chips(whole: bool) -> list[dict[str, Any]]:
     """List every chip: with `whole` all that its datasheet says, else the columns of a table."""
     from opmark.api.describe import chip_view
     from opmark.api.list_ import chips

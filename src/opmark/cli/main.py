@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from opmark.cli.help_text import COMPLETE_VARIABLE, FIRST_STEPS
 from opmark.cli.interop import FOREIGN_COMMANDS, run_foreign_command
 from opmark.cli.output import escape_unencodable
 from opmark.errors import UserError
@@ -14,17 +15,20 @@ def main() -> None:
     """Run the command line. Exit codes: 0 success, 1 a case failed, 2 a mistake of the user, 130 interrupted."""
     escape_unencodable()
     try:
+        if len(sys.argv) == 1 and COMPLETE_VARIABLE not in os.environ:
+            print(FIRST_STEPS)
+            return
         if len(sys.argv) > 1 and sys.argv[1] in FOREIGN_COMMANDS:
             sys.exit(_run_foreign_command(sys.argv[1], sys.argv[2:]))
         from opmark.cli.app import make_app
 
         make_app()(prog_name="opmark")
     except UserError as error:
-        from opmark.report.text import harmless  # a message may quote labels with control characters
+        from opmark.api.requests import talk
 
-        print(f"error: {harmless(error.message)}", file=sys.stderr)
+        talk(f"error: {error.message}")
         if error.hint:
-            print(f"hint: {harmless(error.hint)}", file=sys.stderr)
+            talk(f"hint: {error.hint}")
         sys.exit(2)
 
 

@@ -11,15 +11,17 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from opmark.api.requests import ProfileOptions, RunRequest, TurnOptions
+from opmark.cli.help_text import COMMON
 from opmark.cli.output import split
 from opmark.errors import InvalidParameter
-from opmark.schema.options import OptionField, StoreOptions, options_of
+from opmark.schema.options import MeasureOptions, OptionField, Selection, StoreOptions, options_of
 
 Wide = Annotated[
     bool,
     typer.Option(
         "--wide",
-        help="Whole lines, however narrow the terminal is, and a sparkline of samples in rows of single tasks.",
+        help="Every column in whole lines, however narrow the terminal is, and the samples as a sparkline.",
     ),
 ]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours, as with $NO_COLOR; a pipe or file gets none.")]
@@ -47,7 +49,7 @@ def takes(*requests: type) -> Callable[[Callable[..., None]], Callable[..., None
             # Arguments come first, then the options of this command alone, then those that it shares with others.
             alone, fields = inspect.get_annotations(request), list(options_of(request).values())
             fields.sort(key=lambda one: (one.option.argument is None, one.name not in alone))
-            parameters += map(_parameter, fields)
+            parameters += [_parameter(one, _panel(request, one.name)) for one in fields]
         parameters += [
             parameter.replace(annotation=hints[name], kind=parameter.KEYWORD_ONLY)
             for name, parameter in inspect.signature(function).parameters.items() if name in own
@@ -60,7 +62,26 @@ def takes(*requests: type) -> Callable[[Callable[..., None]], Callable[..., None
     return decorate
 
 
-def _parameter(found: OptionField) -> inspect.Parameter:
+_USUAL = ("workload", "suite", "params", "size", "phase", "backend", "threads", "effort", "label")
+"""Options of the shared classes that most command lines have."""
+_PANELS = {
+    Selection: "Which cases",
+    MeasureOptions: "How to measure",
+    TurnOptions: "How to measure",
+    RunRequest: "How to measure",
+    StoreOptions: "Where it is kept",
+    ProfileOptions: "A profiler",
+}
+
+
+def _panel(request: type, name: str) -> str:
+    """Return the panel of the help in which an option of a request stands. Options that a command has for itself come
+    with the common ones."""
+    owner = next(one for one in request.__mro__ if name in inspect.get_annotations(one))
+    return COMMON if name in _USUAL else _PANELS.get(owner, COMMON)
+
+
+def _parameter(found: OptionField, panel: str) -> inspect.Parameter:
     """Return the parameter from which typer makes the option."""
     kind, default = found.type, found.default
     if found.form in _LISTS:
@@ -75,7 +96,7 @@ def _parameter(found: OptionField) -> inspect.Parameter:
     if found.option.argument:
         option = typer.Argument(help=found.option.help, metavar=found.option.argument)
     else:
-        option = typer.Option(*flags, help=found.option.help) if flags else typer.Option(help=found.option.help)
+        option = typer.Option(*flags, help=found.option.help, rich_help_panel=panel)
     return inspect.Parameter(
         found.name,
         inspect.Parameter.KEYWORD_ONLY,

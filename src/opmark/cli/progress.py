@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from opmark.cli.output import DEFAULT_STYLE, TableStyle, print_json_lines, print_records
+from opmark.report.console.table import print_prose
 from opmark.report.row_view import row_view
 from opmark.units import count_noun
 
@@ -76,7 +77,7 @@ class ProgressBar:
         )
 
     def say(self, message: str) -> None:
-        self._console.print(message, soft_wrap=True, markup=False, highlight=False)
+        print_prose(message, self._console)
 
 
 _OVER = "\r\x1b[K"

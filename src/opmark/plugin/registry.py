@@ -3,6 +3,7 @@ of plug-ins; a broken plug-in is reported and skipped."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import redirect_stdout
@@ -164,7 +165,7 @@ def backend(name: str) -> BackendInfo:
     rest, at, python = name.partition("@")
     plain, _, variant = rest.partition("/")
     if plain not in known:
-        raise UnknownName("backend", plain, known, "opmark list backends")
+        raise UnknownName("backend", plain, known, "opmark list backends", _meant_backend(plain, known))
     info = known[plain]
     if rest != plain and variant not in info.variants:
         raise UnknownName(f"variant of {plain}", variant, info.variants)
@@ -172,6 +173,21 @@ def backend(name: str) -> BackendInfo:
         raise UserError(f"backend `{name}`: no interpreter behind the @", "as in torch-cpu@/opt/env/bin/python")
     shown = plain if variant in ("", *info.variants[:1]) else rest
     return replace(info, name=f"{shown}{at}{python}", variant=variant, python=python)
+
+
+_ALSO_CALLED = {
+    "pytorch": "torch", "tf": "tensorflow", "onnx": "onnxruntime", "ort": "onnxruntime", "np": "numpy", "gpu": "cuda",
+    "nvidia": "cuda", "amd": "cuda", "rocm": "cuda", "intel": "xpu",
+}  # fmt: skip
+"""Other names of frameworks and devices."""
+
+
+def _meant_backend(name: str, known: Collection[str]) -> str | None:
+    """Return the backend that a framework or a device alone most likely stands for: `torch-cpu` for `pytorch`."""
+    parts = [_ALSO_CALLED.get(part, part) for part in re.split("[-_:]", name.casefold())]
+    alone = [f"{parts[0]}-cpu", f"torch-{parts[0]}"] if len(parts) == 1 else []
+    candidates = ("-".join(parts), *alone)
+    return next((candidate for candidate in candidates if candidate in known), None)
 
 
 def backend_or_none(name: str) -> BackendInfo | None:

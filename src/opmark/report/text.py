@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from html import escape
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -132,3 +133,50 @@ def _visible(one: str) -> str:
 def json_line(item: Any) -> str:
     """Return JSON without characters that a terminal would obey; NaN and infinity are null."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", _encoder.encode(item).decode())
+
+
+# Lines on a terminal break between words.
+
+_ONE_WIDE = re.compile(r"[ -~\u00a0-\u02ff\u2010-\u2027\u2581-\u2588]*").fullmatch
+"""Matches text of characters that are all one column wide: letters, digits, µ, ×, –, the bars of sparklines."""
+
+
+def text_width(text: str) -> int:
+    """Return the width on a terminal, where some characters take two columns."""
+    if (text.isascii() and text.isprintable()) or _ONE_WIDE(text):
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def fold(text: str, width: int, *, cut: bool = False) -> list[str]:
+    """Break text between words into lines of at most `width` columns; all but the first are indented further.
+    A word that is longer than a line stays whole, and makes the line too long, unless it is to be `cut`."""
+    words = text.lstrip(" ").split(" ")
+    line = " " * (len(text) - len(text.lstrip(" ")))
+    indent = f"{line}  "
+    lines: list[str] = []
+    for word in words:
+        if line.strip() and text_width(line) + 1 + text_width(word) > width:
+            lines.append(line)
+            line = indent
+        while cut and text_width(line) + text_width(word) > width > len(indent):
+            end = next(i for i in range(len(word), 0, -1) if i == 1 or text_width(line + word[:i]) <= width)
+            lines.append(line + word[:end])
+            line, word = indent, word[end:]
+        line = f"{line} {word}" if line.strip() else line + word
+    return [*lines, line]
+
+
+def fold_for(stream: TextIO, text: str) -> str:
+    """Return the lines of a text as a stream shows them best: folded if it is a terminal, whose width $COLUMNS may
+    state."""
+    if not stream.isatty():
+        return text
+    stated = os.environ.get("COLUMNS", "")
+    try:
+        width = int(stated) if stated.isdecimal() else os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):  # a stream that only says that it is a terminal
+        width = 0
+    return "\n".join(part for line in text.split("\n") for part in fold(line, width)) if width else text

@@ -95,6 +95,12 @@ def _expand_operators(
     call = {name: value for name, value in arguments if value is not None}
     entries = []
     for operator in operators:
+        if "args" in operator.by_name and not call:
+            raise InvalidParameter(
+                f"`{operator.name}` is a callable and needs arguments",
+                "as in --args '[8x64 float32, 2]' (in Python args=[...]); a class such as torch.nn.Linear also needs "
+                "--build '[64, 32]'",
+            )
         params = ranks.add_to_params(operator, selection.params or {})
         sizes = list(part.sizes)
         if (
@@ -190,15 +196,15 @@ def parse_params(ops: Sequence[str], given: Sequence[str]) -> dict[str, Any]:
 
 def parse_call(name: str, text: str) -> Any:
     """The arguments of a callable, read from the YAML of `--args`, `--kwargs` or `--build`."""
-    kinds: dict[str, tuple[type | UnionType, str]] = {
-        "args": (list, "a list, as in [8x64 float32, 2]"),
-        "kwargs": (dict, "a mapping, as in {dim: 1}"),
-        "build": (list | dict, "a list or a mapping"),
+    kinds: dict[str, tuple[type | UnionType, str, str]] = {
+        "args": (list, "a list", "[8x64 float32, 2]"),
+        "kwargs": (dict, "a mapping", "{dim: 1}"),
+        "build": (list | dict, "a list or a mapping", "[64, 32]"),
     }
-    kind, expected = kinds[name]
+    kind, expected, example = kinds[name]
     value = read_yaml(text, f"--{name}")
     if not isinstance(value, kind):
-        raise InvalidParameter(f"--{name}: expected {expected}, got `{text}`")
+        raise InvalidParameter(f"--{name}: expected {expected}, got `{text}`", f"as in --{name} '{example}'")
     return value
 
 

@@ -177,7 +177,7 @@ def test_a_doubtful_number_says_so(timed: Timed) -> None:
     )
     assert row(text) == ["(1.00 ms) !!", "1.50 ms !", "9.00 ms"]  # nobody wins: the doubtful one may be the fastest
     assert "! noisy: matmul on jax: it spreads" in text
-    assert "  hint: wait" in text
+    assert "  hint: stop other work" in text
     assert "!! disturbed: the number is the scheduler's" in text
 
 

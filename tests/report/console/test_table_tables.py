@@ -5,9 +5,12 @@ from __future__ import annotations
 from io import StringIO
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import booleans, integers, lists, text
 from rich.console import Console
 
 from opmark.report.console.table import MANY, PlainConsole, print_rows
+from opmark.report.text import fold, text_width
 
 HEADS = ["op", "size", "time", "B/A", ""]
 ROWS = [
@@ -47,6 +50,30 @@ def test_a_narrow_terminal_with_many_rows_gets_two_lines_a_row() -> None:
     found = printed(ROWS * MANY, terminal=True, width=20)
     assert found[:2] == ["op exp  4x5 float32", "  time 1.0 µs  B/A 12x"]
     assert len(found) == 2 * len(ROWS) * MANY
+
+
+def test_names_share_a_column_where_that_keeps_figures_aligned() -> None:
+    assert printed(ROWS, terminal=True, width=38) == [
+        "case          time  B/A",
+        "exp 4x5     1.0 µs  12x",
+        "  float32",
+        "matmul M=3            3  it says so",
+        "日本 1           2    3",
+    ]
+
+
+@given(
+    words=lists(text(alphabet="ab日x=1 ", max_size=30), min_size=1, max_size=6), width=integers(6, 60), cut=booleans()
+)
+def test_folding_keeps_every_word_and_the_width(words: list[str], width: int, cut: bool) -> None:
+    whole = " ".join(" ".join(words).split())
+    lines = fold(whole, width, cut=cut)
+    assert "".join(lines).replace(" ", "") == whole.replace(" ", "")
+    if cut:
+        assert max(map(text_width, lines)) <= width
+    else:
+        assert " ".join(" ".join(lines).split()) == whole
+        assert all(text_width(line) <= width or len(line.split()) == 1 for line in lines)
 
 
 def test_nothing_in_a_cell_is_obeyed_however_it_is_set() -> None:

@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from opmark import units
 from opmark.analysis.bandwidth import Skew
 from opmark.analysis.metrics import is_above
 from opmark.analysis.rows import Row, case_parameters
 from opmark.plugin.param import short_bytes
-from opmark.report.console.table import print_lines, print_rows
+from opmark.report.console.table import print_lines, print_prose, print_rows
 from opmark.schema import Case
 from opmark.schema.case import content_id
 
@@ -49,8 +48,8 @@ def print_stragglers(found: Sequence[Row], console: Console, name: Callable[[Seq
     for rank, cases in late.items():
         apart = cases[0][1]
         how = f"the slowest in {units.percent(apart.often)} of the samples, ranks {units.percent(apart.share)} apart"
-        console.print(Text(f"! straggler: {name([row for row, _ in cases])}: rank {rank} is {how}"), soft_wrap=True)
-        console.print(Text("  hint: look at what else runs on its device, or at its link"), soft_wrap=True)
+        print_prose(f"! straggler: {name([row for row, _ in cases])}: rank {rank} is {how}", console)
+        print_prose("  hint: look at what else runs on its device, or at its link", console)
 
 
 def print_above_link(found: Sequence[Row], console: Console, name: Callable[[Sequence[Row]], str]) -> None:
@@ -59,9 +58,9 @@ def print_above_link(found: Sequence[Row], console: Console, name: Callable[[Seq
     above = [row for row in found if row.of_link and is_above(row.of_link.share)]
     if above and (share := above[0].of_link):
         how = f"{units.percent(share.share)} of {share.link}; at most 100 % is possible"
-        console.print(Text(f"! above-link: {name(above)}: {how}"), soft_wrap=True)
+        print_prose(f"! above-link: {name(above)}: {how}", console)
         hint = "  hint: data takes another way, a switch adds up on the way, or the hardware file is wrong"
-        console.print(Text(hint), soft_wrap=True)
+        print_prose(hint, console)
 
 
 def print_overlaps(found: Sequence[Row], console: Console) -> None:
@@ -142,5 +141,5 @@ def _print_matrix(title: str, values: dict[Pair, float], scale: float, console: 
         cells = (values.get((sender, receiver)) for receiver in receivers)
         table.add_row(str(sender), *(units.significant(cell / scale) if cell else "-" for cell in cells))
     console.print()
-    console.print(Text(title), soft_wrap=True)
+    print_prose(title, console)
     print_lines(table, console)

@@ -10,7 +10,7 @@ import msgspec
 from rich.console import Console
 
 from opmark.report.comparison import _WIDE, FIGURES, Columns, figures, footer, header, interval, ratio, select_pairs
-from opmark.report.console.table import print_rows
+from opmark.report.console.table import print_prose, print_rows
 from opmark.schema.comparison import FAIL_ON, BisectResult, Candidate, CheckedCase, CheckResult, Compared, Outcome
 from opmark.units import count_noun, percent, significant
 
@@ -153,4 +153,4 @@ def comparison_text(compared: Compared, only: Collection[str] = ()) -> str:
 
 
 def _print_line(line: str, console: Console) -> None:
-    console.print(line, soft_wrap=True, markup=False, highlight=False)
+    print_prose(line, console)

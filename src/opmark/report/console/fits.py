@@ -12,13 +12,12 @@ from string import ascii_letters
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.text import Text
 
 from opmark import units
 from opmark.analysis.fits import Fitted, fits_of, join_remarks, remarks
 from opmark.analysis.rows import Row
 from opmark.plugin.param import short_bytes
-from opmark.report.console.table import gigabytes, print_rows
+from opmark.report.console.table import gigabytes, print_prose, print_rows
 
 _SYMBOLS = "ox+*#@%&=$" + ascii_letters.replace("o", "").replace("x", "")
 _LINE = "."
@@ -138,7 +137,7 @@ def print_fits(found: Sequence[Row], console: Console) -> None:
     if fitted:
         console.print()
         print_fit_table(fitted, console)
-        console.print(Text(LEGEND), soft_wrap=True)
+        print_prose(LEGEND, console)
 
 
 def print_fit_table(fitted: Sequence[Fitted], console: Console) -> None:

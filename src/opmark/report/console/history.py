@@ -13,7 +13,7 @@ from rich.text import Text
 from opmark import units
 from opmark.analysis.rows import unit_of
 from opmark.plugin.registry import way_of
-from opmark.report.console.table import WIDTH, print_rows, sparkline
+from opmark.report.console.table import WIDTH, print_prose, print_rows, sparkline
 from opmark.report.text import printable
 from opmark.schema.history import Histories, History, LevelChange, RunAt
 from opmark.schema.run import short_revision
@@ -47,7 +47,7 @@ def print_history(found: Histories, console: Console, *, named: bool) -> None:
             print_rows(_HEADS, rows, console, _WHO)
         _print_quiet(found.series, console)
     for text in _legend(found):
-        console.print(Text(text), soft_wrap=True)
+        print_prose(text, console)
 
 
 def history_view(history: History) -> dict[str, Any]:

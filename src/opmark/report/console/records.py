@@ -1,6 +1,6 @@
 """Prints records as a table, with remarks below: what was not verified, why a number is missing, what is doubtful.
 
-A row takes one line where the terminal has room for it, and two lines where it has not.
+A file gets every column. A terminal gets the columns that fit it, below a line with what is the same in every row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from opmark.analysis.rows import MachineFacts, Row, Timing, rows_of_records, uni
 from opmark.plugin.registry import way_of
 from opmark.report.console.communication import print_above_link, print_overlaps, print_pairs, print_stragglers
 from opmark.report.console.fits import print_fits
-from opmark.report.console.table import DOUBTFUL, STYLES, gigabytes, print_rows, samples_line
+from opmark.report.console.table import DOUBTFUL, STYLES, gigabytes, print_prose, print_rows, samples_line
 from opmark.schema import Record
 from opmark.schema.measurement import PREEMPTED
 from opmark.schema.record import NO_PROFILE, PARTLY
@@ -24,12 +24,19 @@ from opmark.stats.measurement import Summary
 from opmark.units import count_noun
 
 _WHO = ("operator", "parameters", "backend", "phase")
+_NAMES = ("operator", "parameters", "phase")
+"""Columns that share one on a narrow terminal; backends stand beside the figures, where they are aligned."""
 _RATES = ("GB/s", "GFLOP/s")
 _LINKS = ("algbw GB/s", "busbw GB/s", "of link", "skew", "overlap")
 _SHARES = ("of peak", "of datasheet", "gain")
 SAMPLES, COUNT = "samples", "taken"
 _CHARACTERS = 16
 """Width of the sparkline of samples."""
+_ALWAYS_SHOWN = (*_WHO, "quantity", "median", "status")
+_BY_WORTH = ("interval", "of peak", "of link", "gain", "busbw GB/s", "GB/s", "GFLOP/s", "compile", "algbw GB/s",
+             "of datasheet", "noise", "overlap", "skew", "memory", SAMPLES)  # fmt: skip
+"""Columns that a narrow terminal leaves out, the last of them first. Further quantities, which somebody asked for, come
+before all of them."""
 
 Cells = dict[str, Text | str]
 
@@ -41,18 +48,72 @@ def print_records(
     *,
     wide: bool = False,
 ) -> None:
-    """Print a row for each task, and remarks below. A sparkline of the samples is shown on a terminal that has room for
-    it; with `wide` always, together with their number. `machines` has facts by the id of an environment."""
+    """Print a row for each task, and remarks below. A file gets all columns, and with `wide` also a sparkline of the
+    samples and their number. A terminal gets what fits it, unless `wide`. `machines` has facts by the id of an
+    environment."""
     found = rows_of_records(records, machines=machines)
     columns, cells = cells_of(found)
     if wide or console.is_terminal:
         columns = _add_samples(columns, cells, found, console.encoding, count=wide)
+    fitted = console.is_terminal and not wide and bool(found)
+    if fitted:
+        columns, line = _state_shared(columns, cells, found)
+        print_prose(line, console)
     lines = [[own.get(name, "") for name in columns] for own in cells]
-    print_rows(
-        columns, lines, console, len(_WHO), left=("quantity", SAMPLES, "status"),
-        unnamed=("status", "quantity", "median"), lead="status", spare=None if wide else SAMPLES,
+    others = [name for name in columns if name not in (*_ALWAYS_SHOWN, *_BY_WORTH)]
+    names = [name for name in columns if name in (_NAMES if fitted else _WHO)]
+    left_out = print_rows(
+        columns, lines, console, len(names), left=("backend", "quantity", SAMPLES, "status"),
+        optional=(*others, *_BY_WORTH) if fitted else (),
     )  # fmt: skip
+    if hidden := [name for name in left_out if name != SAMPLES]:
+        print_prose(f"no room for {', '.join(hidden)}: --wide shows every column", console)
     print_remarks(found, console)
+
+
+def _state_shared(columns: Sequence[str], cells: Sequence[Cells], found: Sequence[Row]) -> tuple[list[str], str]:
+    """Take what is the same in every row out of the cells, and shorten the parameters. Return the columns that are
+    left, and a line that says what all rows share: `torch-cpu ×2, latency warm; forward and float32 where a row says
+    nothing else`."""
+    same, usual = [], []
+    for name in ("backend", "quantity"):
+        values = {str(own[name]) for own in cells if name in own}
+        if len(values) == 1:
+            same.append(values.pop())
+            columns = [column for column in columns if column != name]
+    phases = {row.phase_text for row in found}
+    (same if len(phases) == 1 else usual).append(phases.pop() if len(phases) == 1 else "forward")
+    dtype = _usual_dtype(found)
+    if dtype:
+        (same if all(row.dtype == dtype for row in found) else usual).append(dtype)
+    for row, own in zip(found, cells, strict=True):
+        own["parameters"] = _shorten(row, dtype)
+        own["phase"] = "" if row.phase_text in (*same, *usual) else row.phase_text
+    columns = [column for column in columns if column != "phase" or any(own["phase"] for own in cells)]
+    columns = sorted(columns, key=lambda column: _NAMES.index(column) if column in _NAMES else len(_NAMES))
+    unless = f"{' and '.join(usual)} where a row says nothing else" if usual else ""
+    return columns, "; ".join(filter(None, (", ".join(same), unless)))
+
+
+def _usual_dtype(found: Sequence[Row]) -> str:
+    """Return the element type of most rows; empty if there is none, or if a row names none, which would then seem to
+    have it."""
+    dtypes = [row.dtype for row in found if row.dtype in row.parameters.split(" ")]
+    dtype, count = Counter(dtypes).most_common(1)[0] if dtypes else ("", 0)
+    return dtype if len(dtypes) == len(found) and 2 * count > len(found) else ""
+
+
+def _shorten(row: Row, dtype: str) -> str:
+    """Return the parameters without the usual element type; neighbours with the same value share it: `M=N=256`."""
+    words: list[str] = []
+    for word in row.parameters.split(" "):
+        name, equals, value = word.partition("=")
+        before = words[-1] if words else ""
+        if equals and name.isidentifier() and "=" in before and before.rpartition("=")[2] == value:
+            words[-1] = f"{before.rpartition('=')[0]}={word}"
+        elif word != dtype or row.dtype != dtype:
+            words.append(word)
+    return " ".join(words)
 
 
 def _add_samples(
@@ -151,6 +212,10 @@ def _figures(summary: Summary, timing: Timing) -> Cells:
 RowNamer = Callable[[Sequence[Row]], str]
 """Names the rows that a remark is about."""
 
+_DISTURBANCES = (PREEMPTED, "stolen", "loaded", "interrupted", "clocks-moved", "drifting", "unsettled", "noisy",
+                 "outliers", "imprecise")  # fmt: skip
+"""Cautions that mostly come together, a cause before its consequences."""
+_QUIETEN = "stop other work (`opmark doctor` names it) and measure again, if need be with a higher --effort"
 _NAIVE = "tvm"
 """Prefix of the names of backends that run untuned code of a compiler."""
 
@@ -159,19 +224,19 @@ def print_remarks(found: Sequence[Row], console: Console) -> None:
     """Print all remarks below a table with a row for each task."""
     scaled = sum(row.verified == "scaled" for row in found)
     if scaled:
-        console.print(
-            Text(f"{count_noun(scaled, 'case')} of {len(found)} verified at a smaller size: too large in full")
+        print_prose(
+            f"{count_noun(scaled, 'case')} of {len(found)} verified at a smaller size: too large in full", console
         )
     checks = [row.record.verification for row in found if row.verified == "none"]
     for why, count in Counter(check.note for check in checks if check).items():
-        console.print(Text(f"{count_noun(count, 'case')} of {len(found)} not verified: {why}"))
+        print_prose(f"{count_noun(count, 'case')} of {len(found)} not verified: {why}", console)
     _print_reasons(found, console)
     profiles = [profile for row in found for record in row.records for profile in record.profiles]
     for name in dict.fromkeys(profile.profiler for profile in profiles):  # their content is in the JSON
         files = list(dict.fromkeys(profile.file for profile in profiles if profile.profiler == name))
         more = f" and {count_noun(len(files) - 1, 'more file')}" if len(files) > 1 else ""
         cases = sum(any(p.profiler == name for record in row.records for p in record.profiles) for row in found)
-        console.print(Text(f"{name} profile of {count_noun(cases, 'case')}: {files[0]}{more}"), soft_wrap=True)
+        print_prose(f"{name} profile of {count_noun(cases, 'case')}: {files[0]}{more}", console)
     print_communication(found, console)
     print_doubts(found, console)
 
@@ -200,7 +265,7 @@ def print_doubts(found: Sequence[Row], console: Console, name: RowNamer = name_r
     if ran and all(name.startswith(_NAIVE) for name in ran):
         option = f"--backend torch-{ran[0].partition('/')[0].rpartition('-')[2]},{ran[0]}"
         remark = f"{', '.join(ran)} runs default schedules, which are naive: compare with a library, e.g. {option}"
-        console.print(Text(remark), soft_wrap=True)
+        print_prose(remark, console)
 
 
 def reasons_of(row: Row) -> list[str]:
@@ -223,23 +288,35 @@ def _print_reasons(found: Sequence[Row], console: Console) -> None:
         ways = dict.fromkeys(f"{row.backend}{way_of(row.backend, row.implementation)}" for row in affected)
         on = f" on {', '.join(ways)}" if several else ""
         style = STYLES.get(reason.partition(":")[0], "")
-        console.print(Text(f"{name_rows(affected)}{on}: {reason}", style=style), soft_wrap=True)
+        print_prose(f"{name_rows(affected)}{on}: {reason}", console, style)
 
 
 def _print_cautions(found: Sequence[Row], console: Console, name: RowNamer) -> None:
-    """Print one line for each kind of caution, with its first example and what to do."""
+    """Print one line for each kind of caution, with the number of rows and the first of them, and what to do. Of a row
+    that other work disturbed, the cause has such a line; its consequences are only counted."""
     doubts: dict[str, list[tuple[Row, str, str]]] = {}
+    consequences: Counter[str] = Counter()
     for row in found:
+        own: dict[str, tuple[str, str]] = {}
         for key, caution in row.warnings():
-            cases = doubts.setdefault(caution.code, [])
-            if not cases or cases[-1][0] is not row:
-                what = "" if len(row.timings) == 1 else f"{' '.join(key)}: "
-                cases.append((row, what + caution.message, caution.hint))
+            what = "" if len(row.timings) == 1 else f"{' '.join(key)}: "
+            own.setdefault(caution.code, (what + caution.message, caution.hint))
+        others = [code for code in _DISTURBANCES if code in own][1:]
+        for code in (code for code in own if code not in others):
+            doubts.setdefault(code, []).append((row, *own[code]))
+        consequences.update(others)
     if doubts:
         console.print()
-    for code, cases in doubts.items():
-        _, message, hint = cases[0]
-        line = f"! {code}: {name([case[0] for case in cases])}: {message}"
-        console.print(Text(line, style=DOUBTFUL), soft_wrap=True)
-        if hint:
-            console.print(Text(f"  hint: {hint}"), soft_wrap=True)
+    disturbed = sorted((code for code in doubts if code in _DISTURBANCES), key=lambda code: -len(doubts[code]))
+    together = len(disturbed) > 1 or bool(consequences)
+    for code in (*disturbed, *(code for code in doubts if code not in disturbed)):
+        row, message, hint = doubts[code][0]
+        count = f", {len(doubts[code])} of {len(found)} rows" if len(doubts[code]) > 1 else ""
+        print_prose(f"! {code}{count}: {name([row])}: {message}", console, DOUBTFUL)
+        if together and code == disturbed[-1]:
+            if consequences:
+                listed = [f"{code} ({count})" if len(found) > 1 else code for code, count in consequences.most_common()]
+                print_prose(f"! in the same rows also: {', '.join(listed)}", console, DOUBTFUL)
+            print_prose(f"  hint: {_QUIETEN if len(disturbed) > 1 else hint}", console)
+        elif hint and not (together and code in disturbed):
+            print_prose(f"  hint: {hint}", console)

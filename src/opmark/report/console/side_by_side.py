@@ -20,7 +20,7 @@ from opmark.analysis.ranking import Contender, Key, ordered, shared_key, winner
 from opmark.analysis.rows import MachineFacts, Row, rows_of_records, unit_of
 from opmark.plugin.registry import backend_or_none, way_of
 from opmark.report.console.records import print_communication, print_doubts, reasons_of
-from opmark.report.console.table import DOUBTFUL, STYLES, gigabytes, print_lines
+from opmark.report.console.table import DOUBTFUL, STYLES, gigabytes, print_lines, print_prose
 from opmark.schema import Record
 from opmark.schema.case import content_id
 from opmark.schema.measurement import PREEMPTED
@@ -328,7 +328,7 @@ def _print_legend(
     found: Sequence[CaseLine], names: ColumnHeads, cells: Sequence[Mapping[WayColumn, TableCell]], console: Console
 ) -> None:
     for line in (_describe_numbers(found, names), *_explain_signs(found, cells)):
-        console.print(Text(line), soft_wrap=True)
+        print_prose(line, console)
 
 
 def _describe_numbers(found: Sequence[CaseLine], names: ColumnHeads) -> str:
@@ -384,7 +384,7 @@ def _print_reasons(found: Sequence[CaseLine], names: ColumnHeads, console: Conso
     for reason, (heads_, cases) in reasons.items():
         short = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}... (all of it: `opmark show --long`)"
         text = f"{', '.join(heads_)}: {_operators(list(cases.values()))}: {short}"
-        console.print(Text(text, style=STYLES.get(reason.partition(":")[0], "")), soft_wrap=True)
+        print_prose(text, console, STYLES.get(reason.partition(":")[0], ""))
 
 
 def _operators(found: Sequence[Row]) -> str:

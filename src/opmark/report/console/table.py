@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import pairwise
 
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from opmark import units
-from opmark.report.text import harmless, printable
+from opmark.report.text import fold, harmless, printable, text_width
 
 STYLES = {"ok": "green", "unchecked": "yellow", "disturbed": "bold red", "wrong": "bold red", "error": "red",
           "timeout": "red", "oom": "red", "skipped": "yellow"}  # fmt: skip
@@ -48,6 +47,14 @@ def print_lines(table: Table, console: Console) -> None:
     console.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().split("\n")[:-1]))
 
 
+_GAP = 2
+_LEAST_NAME = 12
+"""Width below which the column of names is not narrowed: then each row takes two lines."""
+_NAME_SHARE = 0.4
+"""Share of a narrow terminal that the names keep before an optional column is shown; up to half of it for a long
+word, which would otherwise be cut."""
+
+
 def print_rows(
     heads: Sequence[str],
     rows: Sequence[Sequence[str | Text]],
@@ -55,51 +62,95 @@ def print_rows(
     who: int,
     *,
     left: Collection[str] = (),
-    unnamed: Collection[str] | None = None,
-    lead: str = "",
-    spare: str | None = None,
-) -> None:
-    """Print a table whose first `who` columns name a row; the others are figures.
+    optional: Sequence[str] = (),
+) -> list[str]:
+    """Print a table whose first `who` columns name a row; the others are figures. Return the heads of the columns for
+    which a terminal had no room.
 
-    On a narrow terminal the names take one line, and the figures with their heads the next. `left`: heads of further
-    columns that are aligned to the left. `unnamed`: heads that are not repeated on a narrow terminal; if it is given,
-    the head of the first column is not repeated either. `lead`: the head of the figure that comes first there.
-    `spare`: the head of a column that is only printed on a terminal with room for it.
+    On a terminal that is too narrow, the names share one column and take further lines where they are long, so that
+    figures stay aligned. If that is not enough, `optional` columns are left out, the last of them first. If that is
+    not enough either, the names take one line, and the figures with their heads the next. `left`: heads of further
+    columns that are aligned to the left.
     """
-    plain_cells = [[_one_line(str(cell)) for cell in row] for row in (heads, *rows)]
-    usual = [i for i, head in enumerate(heads) if head != spare]
-    width = sum(widths_of([[line[i] for i in usual] for line in plain_cells])) + 2 * (len(usual) - 1)
-    if console.is_terminal and width > console.width:
-        order = sorted(range(len(heads)), key=lambda i: (i >= who, heads[i] != lead))
-        texts = [[_text(row[i]) for i in order] for row in rows]
-        _print_two_lines([heads[i] for i in order], texts, console, who, unnamed)
-        return
-    if len(usual) < len(heads) and console.is_terminal:
-        whole = sum(widths_of(plain_cells)) + 2 * (len(heads) - 1)
-        usual = list(range(len(heads))) if whole <= console.width else usual
-    right = [i >= who and bool(heads[i]) and heads[i] not in left for i in usual]
-    lines = aligned_cells([[line[i] for i in usual] for line in plain_cells], right)
+    cells = [[_one_line(str(cell)) for cell in row] for row in (heads, *rows)]
+    right = [i >= who and bool(head) and head not in left for i, head in enumerate(heads)]
+    styles = [["bold"] * len(heads), *([str(getattr(cell, "style", "")) for cell in row] for row in rows)]
+    shown = list(range(len(heads)))
+    if console.is_terminal and sum(widths_of(cells)) + _GAP * (len(heads) - 1) > console.width:
+        names = ["case", *(" ".join(filter(None, line[:who])) for line in cells[1:])]
+        fitted = _fit(names, cells, who, [heads.index(head) for head in optional if head in heads], console.width)
+        if fitted is None:
+            _print_two_lines(heads, [[_text(cell) for cell in row] for row in rows], console, who)
+            return []
+        shown, room = fitted
+        cells, styles = _with_names(names, room, [[line[i] for i in shown] for line in cells], shown, styles)
+        right = [False, *(right[i] for i in shown)]
+    lines = aligned_cells(cells, right)
     if console.is_terminal:
         paints: dict[tuple[str, str], str] = {}
-        styles = [["bold"] * len(usual), *([getattr(row[i], "style", "") for i in usual] for row in rows)]
         lines = [
             [_paint(cell, style, console, paints) if style else cell for cell, style in zip(line, own, strict=True)]
             for line, own in zip(lines, styles, strict=True)
         ]
-    console.file.write("".join(f"{'  '.join(line).rstrip()}\n" for line in lines))
+    console.file.write("".join(f"{(' ' * _GAP).join(line).rstrip()}\n" for line in lines))
+    return [head for i, head in enumerate(heads) if i >= who and i not in shown]
 
 
-def _print_two_lines(
-    heads: Sequence[str], rows: Sequence[Sequence[Text]], console: Console, who: int, unnamed: Collection[str] | None
-) -> None:
-    first = f"{heads[0]} " if unnamed is None else ""
+def _fit(
+    names: Sequence[str], cells: Sequence[Sequence[str]], who: int, optional: Sequence[int], width: int
+) -> tuple[list[int], int] | None:
+    """Return the columns of figures that fit beside the names, and the width that is left for the names; None if not
+    even the columns that are not optional fit."""
+    longest, widths = max(map(text_width, names)), widths_of(cells)
+    word = max(text_width(word) for name in names for word in name.split(" "))
+    least = min(longest, max(int(_NAME_SHARE * width), min(word, width // 2)))
+    shown = [i for i in range(who, len(widths)) if i not in optional]
+    room = width - sum(_GAP + widths[i] for i in shown)
+    if room < min(longest, _LEAST_NAME):
+        return None
+    for i in optional:
+        left_over = room - _GAP - widths[i]
+        if left_over >= least:
+            shown, room = [*shown, i], left_over
+    return sorted(shown), min(room, longest)
+
+
+def _with_names(
+    names: Sequence[str],
+    room: int,
+    figures: Sequence[Sequence[str]],
+    shown: Sequence[int],
+    styles: Sequence[Sequence[str]],
+) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the cells and styles of a table whose names take as many lines as they need in a column of width `room`;
+    the figures stand in the first line."""
+    cells, painted = [], []
+    for name, line, style in zip(names, figures, styles, strict=True):
+        first, *others = fold(name, room, cut=True)
+        cells += [[first, *line], *([other, *([""] * len(line))] for other in others)]
+        painted += [["bold" if line is figures[0] else "", *(style[i] for i in shown)]]
+        painted += [[""] * (1 + len(line)) for _ in others]
+    return cells, painted
+
+
+def print_prose(text: str, console: Console, style: str = "") -> None:
+    """Print sentences, which may have several lines: on a terminal they break between words, elsewhere not at all."""
+    lines = [
+        part
+        for line in text.split("\n")
+        for part in (fold(line, console.width) if console.is_terminal else [line])
+    ]  # fmt: skip
+    console.print(Text("\n".join(lines), style=style), soft_wrap=True)
+
+
+def _print_two_lines(heads: Sequence[str], rows: Sequence[Sequence[Text]], console: Console, who: int) -> None:
     for row in rows:
-        names = Text(first) + Text("  ").join([cell for cell in row[:who] if cell.plain])
+        names = Text(f"{heads[0]} ") + Text("  ").join([cell for cell in row[:who] if cell.plain])
         figures = [
-            cell if not head or head in (unnamed or ()) else Text(f"{head} ") + cell
+            Text(f"{head} ") + cell if head else cell
             for head, cell in zip(heads[who:], row[who:], strict=True)
             if cell.plain
-        ]
+        ]  # fmt: skip
         numbers = Text("  ").join(figures)
         if len(rows) > MANY:
             console.file.write(f"{_one_line(names.plain)}\n  {_one_line(numbers.plain)}\n")
@@ -129,9 +180,6 @@ def _paint(cell: str, style: str, console: Console, paints: dict[tuple[str, str]
 
 # Aligned text without Rich, which takes longer for thousands of rows than everything else together.
 
-_ONE_WIDE = re.compile(r"[ -~\u00a0-\u02ff\u2010-\u2027\u2581-\u2588]*").fullmatch
-"""Matches text of characters that are all one column wide: letters, digits, µ, ×, –, the bars of sparklines."""
-
 
 def align_columns(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
     """Return lines of text with aligned columns. `right`: whether a column is aligned to the right."""
@@ -142,7 +190,7 @@ def aligned_cells(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> list
     """Return the cells of the lines, padded to the width of their columns."""
     columns = []
     for column, to_the_right in zip(zip(*lines, strict=True), right, strict=True):
-        widths = list(map(_width, column))
+        widths = list(map(text_width, column))
         most = max(widths)
         blanks = (" " * (most - width) for width in widths)
         cells = zip(blanks, column, strict=True)
@@ -151,16 +199,7 @@ def aligned_cells(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> list
 
 
 def widths_of(lines: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(_width, column)) for column in zip(*lines, strict=True)]
-
-
-def _width(text: str) -> int:
-    """Return the width on a terminal, where some characters take two columns."""
-    if (text.isascii() and text.isprintable()) or _ONE_WIDE(text):
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
+    return [max(map(text_width, column)) for column in zip(*lines, strict=True)]
 
 
 class PlainConsole(Console):

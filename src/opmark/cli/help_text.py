@@ -1,0 +1,67 @@
+"""Texts of `opmark` and of `--help`: first steps, panels, and examples, each of which a test parses."""
+
+from __future__ import annotations
+
+SUMMARY = "Benchmarks for deep-learning operators: one workload, any framework, any device, true numbers."
+FIRST_STEPS = """\
+opmark measures deep-learning operators on any framework and device. Try first:
+
+  opmark run matmul --effort quick         # how fast is it here? prints a table
+  opmark run --suite quick --effort quick  # 26 common cases in half a minute
+  opmark doctor                            # is this machine fit to measure on?
+  opmark list ops                          # what can be measured
+  opmark report                            # the last run as one HTML file
+
+`opmark --help` lists all commands, `opmark run --help` options and examples."""
+"""What `opmark` alone prints."""
+COMPLETE_VARIABLE = "_OPMARK_COMPLETE"
+"""Set in the environment by a shell that asks for completions."""
+COMMON = "Common options"
+REST = "Output"
+"""Titles of the first and the last panel of options."""
+
+EXAMPLES = {
+    "run": (
+        "opmark run matmul --effort quick",
+        "opmark run matmul -p M=256 -p N=256 -p K=64,128 -p dtype=float32,bfloat16",
+        "opmark run exp softmax --size small,typical --phase forward,backward",
+        "opmark run --suite llm --tag decode --backend torch-cuda",
+        "opmark run matmul softmax --backend all",
+        "opmark run torch.baddbmm --args '[8x64x64 float32, 8x64x32 float32, 8x32x64 float32]'",
+        "opmark run -w my.yaml --dry-run",
+    ),
+    "list": ("opmark list ops --category activation", "opmark list backends", "opmark list suites"),
+    "describe": ("opmark describe conv2d", "opmark describe device_time", "opmark describe H200"),
+    "coverage": ("opmark coverage", "opmark coverage torch"),
+    "judge": (
+        "opmark judge mykernels.py:softmax --like softmax -p shape=4096x4096",
+        "opmark judge mykernels.py:softmax --like softmax --backend torch-cuda",
+    ),
+    "compare": ("opmark compare before after", "opmark compare torch-cpu numpy-cpu --run nightly"),
+    "ab": (
+        "opmark ab matmul --backend torch-cpu,numpy-cpu",
+        "opmark ab mymodule:layer --args '[64x256 float32]' --rev HEAD~1",
+        "opmark ab matmul --threads 1,2",
+    ),
+    "check": (
+        "opmark check --suite quick --baseline main",
+        "opmark check --suite quick --baseline main --junit opmark.xml --markdown summary.md",
+    ),
+    "bisect": ("opmark bisect mymodule:layer --args '[64x256 float32]' --good v1.0",),
+    "rank": ("opmark rank", "opmark rank nightly --by dtype"),
+    "history": ("opmark history 'conv*' --since 90d", "opmark history matmul --label nightly"),
+    "show": ("opmark show", "opmark show before --wide", "opmark show before -f csv -o before.csv"),
+    "runs": ("opmark runs", "opmark runs label 20260101-120000-abcd before"),
+    "report": ("opmark report", "opmark report before after -o report.html"),
+    "serve": ("opmark serve", "opmark serve --port 0"),
+    "query": ("opmark query --views", "opmark query 'select op, count(*) from records group by op'"),
+    "fit": ("opmark run all_reduce --ranks 2 -p size=8,1K,128K,16M", "opmark fit"),
+    "merge": ("opmark merge other.db",),
+    "push": ("opmark push https://bench.example.org before",),
+    "prune": ("opmark prune --before 90d --keep-last 10",),
+    "doctor": ("opmark doctor", "opmark doctor --aa"),
+    "calibrate": ("opmark calibrate", "opmark calibrate --backend torch-cuda"),
+    "env": ("opmark env create tensorflow", "opmark env list"),
+    "import": ("opmark import simple_mm_range.json -o mine.yaml",),
+    "export": ("opmark export before -f csv -o before.csv",),
+}

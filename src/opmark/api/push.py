@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 from msgspec import Struct
 
-from opmark.api.requests import talk
+from opmark.api.requests import talk, typed
 from opmark.api.result import open_store
 from opmark.errors import InvalidFile, InvalidParameter, StoreError, UserError
 from opmark.schema import Run
@@ -48,6 +48,7 @@ class Pushed(Struct, frozen=True):
     """Why the other records could not be delivered."""
 
 
+@typed
 def push(
     url: str,
     *runs: str,

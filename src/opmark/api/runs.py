@@ -8,7 +8,7 @@ from contextlib import closing
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from opmark.api.requests import talk
+from opmark.api.requests import talk, typed
 from opmark.api.result import open_store
 from opmark.errors import InvalidParameter
 from opmark.schema import Run
@@ -22,6 +22,7 @@ _COUNTED = re.compile(r".+~\d+")
 """Names one of several runs with the same label: `LABEL~1`."""
 
 
+@typed
 def runs(
     *,
     last: int | None = None,
@@ -53,6 +54,7 @@ def list_runs(
         return summaries(store, found[:last]), len(found) - len(found[:last])
 
 
+@typed
 def label(run: str, text: str, *, say: Callable[[str], None] = talk, db: PathLike | None = None) -> Run:
     """Set the label of a run; an empty text removes it."""
     with closing(open_store(db, create=store_exists(db))) as store:
@@ -65,6 +67,7 @@ def label(run: str, text: str, *, say: Callable[[str], None] = talk, db: PathLik
     return noted
 
 
+@typed
 def describe_run(run: str, text: str, *, db: PathLike | None = None) -> Run:
     """Set the description of a run; an empty text removes it."""
     with closing(open_store(db, create=store_exists(db))) as store:

@@ -13,7 +13,7 @@ import typer
 
 from opmark.cli.output import split
 from opmark.errors import InvalidParameter
-from opmark.schema.options import OptionField, StoreOptions, options_of
+from opmark.schema.options import OptionField, Selection, StoreOptions, options_of
 
 Wide = Annotated[
     bool,
@@ -25,6 +25,8 @@ Wide = Annotated[
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours, as with $NO_COLOR; a pipe or file gets none.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Db = Annotated[str | None, typer.Option(help=options_of(StoreOptions)["db"].option.help)]
+
+Allow = Annotated[list[str] | None, typer.Option(help=options_of(Selection)["allow"].option.help)]
 
 _LISTS = ("names", "numbers", "texts", "params")
 

@@ -72,7 +72,8 @@ def answers(
     monkeypatch.chdir(tmp_path)
 
     def ask(spoilt: str, how: str) -> list[Answer]:
-        done = opmark(spoilt, how, *(COMMANDS if how == "full" else COMMANDS[:6]), script=DRILL)
+        asked = COMMANDS if (spoilt, how) == ("stdout", "full") else COMMANDS[:6]
+        done = opmark(spoilt, how, *asked, script=DRILL)
         assert done.code == 0, done.err
         return [Answer(*line) for line in done.objects]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,20 @@ def reset(handler: Any) -> None:
     """As a server that dies: the connection is gone at once."""
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     handler.connection.close()
+
+
+def dripping(first: bytes) -> Callable[[Any], None]:
+    """Sends a beginning and then a byte now and then, and never ends."""
+
+    def drip(handler: Any) -> None:
+        handler.rfile.read(int(handler.headers["content-length"]))
+        with suppress(OSError):
+            handler.wfile.write(first)
+            while True:
+                handler.wfile.write(b"x")
+                time.sleep(0.05)
+
+    return drip
 
 
 def answering(status: int, body: bytes = b"{}", **headers: str) -> Callable[[Any], Answer]:
@@ -291,3 +307,21 @@ def test_the_library_tells_what_came(server: Taking, db: Path) -> None:
     assert (one.run.id, one.records, one.new, one.problem) == (made_run(1).id, 2, 2, "")
     assert (two.run.id, two.new) == (made_run(2).id, 1)
     assert not any(TOKEN in line for line in said)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [b"HTTP/1.1 200 OK\r\nx-", b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n", b"HTT"],
+    ids=["headers", "body", "body without length", "status"],
+)
+def test_a_server_that_drips_is_given_up(
+    main: Command, server: Taking, monkeypatch: pytest.MonkeyPatch, first: bytes
+) -> None:
+    monkeypatch.setattr(push_module, "ANSWER_TIMEOUT", 0.4)
+    monkeypatch.setattr(push_module, "PAUSES", (0.0,))
+    server.first = [dripping(first)] * 2
+    done = main("push", server.url)
+    assert done.code == 1
+    assert "not a whole answer within 0.4 s; trying again in 0 s" in done.err
+    assert "nothing is lost here: push again later" in done.err
+    assert len(server.asked) == 2

@@ -34,6 +34,15 @@ def test_one_function_of_sqlite_is_not_given_much_to_do(tmp_path: Path, make_run
         query(tmp_path / "x.db", "SELECT length(hex(zeroblob(500000000)))")
 
 
+def test_one_function_that_would_take_hours_ends_with_its_time(tmp_path: Path, make_run: Callable[..., Run]) -> None:
+    with closing(open_sql(tmp_path / "x.db", create=True)) as opened:
+        opened.begin(make_run("one"))
+    endless = "SELECT instr(hex(zeroblob(4000000)), hex(zeroblob(2000000)) || 'x')"
+    with pytest.raises(UserError, match=r"not answered within 0\.5 s"):
+        query(tmp_path / "x.db", endless, seconds=0.5)
+    assert query(tmp_path / "x.db", "SELECT count(*) FROM runs")[1] == [(1,)]
+
+
 def test_who_may_do_anything_on_a_server_is_refused_unless_that_is_said(
     postgres_url: str, postgres_server: Server
 ) -> None:

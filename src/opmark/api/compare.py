@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing
-from pathlib import Path
 from typing import NamedTuple
 
 from opmark.analysis.comparison import ComparedSide, ids, side_of
@@ -61,12 +61,12 @@ class RunFinder:
     def run(self, text: str) -> RunReference | None:
         """Find a run of this store or of another that the text names; None if there is no such run or store."""
         place, behind, name = text.rpartition(BEHIND)
-        if behind and (is_server(place) or Path(place).is_file()):
+        if behind and (is_server(place) or os.path.isfile(place)):  # noqa: PTH113 - any text
             store = self.store(place)
             return RunReference(store, find_run(store, name or None), f"{_shown(place)}{BEHIND}{name}")
         if is_server(text):
             return RunReference(self.store(text), find_run(self.store(text), None), _shown(text))
-        is_file = Path(text).is_file()
+        is_file = os.path.isfile(text)  # noqa: PTH113 - any text, also one that cannot be a path
         try:
             store = self.store()
             if store.runs(limit=1) or not is_file:
@@ -115,7 +115,7 @@ def _shown(place: str) -> str:
 
 def _called(name: str) -> Callable[[Figure], bool]:
     """Return a test for figures of this backend, backend/implementation, or interpreter."""
-    path = str(Path(name).expanduser().absolute())
+    path = os.path.abspath(os.path.expanduser(name))  # noqa: PTH100, PTH111 - any text
 
     def wanted(figure: Figure) -> bool:
         python = figure.backend.partition("@")[2]

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Literal, overload
 
+from opmark.api.requests import typed
 from opmark.api.result import open_store
 from opmark.catalogue.families.opinfo import PREFIX, entries
 from opmark.errors import UnknownName
@@ -112,6 +113,7 @@ def _outcomes(records: Sequence[Record]) -> dict[str, dict[str, str]]:
 def coverage(framework: str = ..., *, by: Literal["framework"] = ..., db: PathLike | None = ...) -> Coverage: ...
 @overload
 def coverage(framework: str = ..., *, by: str, db: PathLike | None = ...) -> Coverage | Matrix: ...
+@typed
 def coverage(framework: str = "torch", *, by: str = "framework", db: PathLike | None = None) -> Coverage | Matrix:
     """Return which operators of a framework can be measured and how; by `backend`, which operators of the catalogue
     each backend implements. Both include the results of stored runs."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from opmark.api.requests import typed
 from opmark.hardware.datasheets import brief, datasheet
 from opmark.plugin import Operator
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Peaks
 
 
+@typed
 def describe(op: str) -> Operator:
     """Return the operator of this name; UnknownName if there is none."""
     return find_operator(op)

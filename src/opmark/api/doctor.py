@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 
-from opmark.api.requests import talk
+from opmark.api.requests import talk, typed
 from opmark.api.result import open_store, store_all
 from opmark.errors import UserError
 from opmark.runner.doctor import PROCESSES, doctor, self_test
@@ -20,6 +20,7 @@ from opmark.store.runs import noise_under
 __all__ = ["doctor", "noise_floor"]
 
 
+@typed
 def noise_floor(
     backend: str | None = None,
     *,

@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from opmark.api.requests import typed
 from opmark.runner.guests import environments
 from opmark.runner.guests.environments import WORKER_REQUIREMENTS, Guest, Recipe, interpreter_for, recipe_for, recipes
 
 __all__ = ["Guest", "Recipe", "create_env", "envs", "remove_env"]
 
 
+@typed
 def create_env(
     name: str,
     *,
@@ -37,6 +39,7 @@ def envs() -> tuple[list[Guest], dict[str, Recipe]]:
     return environments.list_environments(), recipes()
 
 
+@typed
 def remove_env(name: str) -> Path:
     """Delete an environment and return the folder that it was in."""
     return environments.remove(name)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from opmark.api.requests import typed
 from opmark.api.result import Result
 from opmark.api.show import show
 from opmark.catalogue.expansion import cases_of, expand
@@ -14,10 +15,11 @@ from opmark.plugin.registry import exporters, operators_like, workload_exporters
 from opmark.plugin.registry import operator as find_operator
 from opmark.runner.workload_source import read_source
 from opmark.schema import Entry
-from opmark.schema.options import PathLike, Source
+from opmark.schema.options import Names, PathLike, Source, split_names
 from opmark.units import count_noun
 
 
+@typed
 def export(
     run: str | Result | None = None, *, format: str, db: PathLike | None = None
 ) -> Mapping[str, str] | Mapping[str, str | bytes]:
@@ -28,12 +30,15 @@ def export(
     return known[format].files((run if isinstance(run, Result) else show(run, db=db)).results())
 
 
-def export_workload(source: Source, *, format: str, strict: bool = False) -> tuple[Mapping[str, str], Sequence[str]]:
+@typed
+def export_workload(
+    source: Source, *, format: str, strict: bool = False, allow: Names = ()
+) -> tuple[Mapping[str, str], Sequence[str]]:
     """Return a workload in another system's format: files by relative path, and one line per loss."""
     known = workload_exporters()
     if format not in known:
         raise UnknownName("format of workloads", format, known, "opmark list formats")
-    taken = read_source(source, strict=strict)
+    taken = read_source(source, strict=strict, allow=split_names(allow))
     whole = replace(taken.workload, cases=[_with_gradients(entry) for entry in taken.workload.cases])
     cases = expand(whole, find_operator, taken.where, operators_like)
     files, unsaid = known[format].files(whole.name, cases)

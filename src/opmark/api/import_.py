@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec.structs import replace
 
+from opmark.api.requests import typed
 from opmark.catalogue import workload_file
 from opmark.catalogue.expansion import expand
 from opmark.errors import UserError
@@ -13,15 +12,18 @@ from opmark.hardware import datasheets as datasheets_module
 from opmark.plugin.registry import operator as find_operator
 from opmark.plugin.registry import operators_like
 from opmark.runner.workload_source import WorkloadSource, file_requests, problem_lines, read_source
-from opmark.schema.options import Source, split_names
+from opmark.schema.options import Names, Source, split_names
 
 
+@typed
 def read_workload(
-    source: Source, *, seed: int = 0, phase: str | Sequence[str] = (), strict: bool = False, format: str = ""
+    source: Source, *, seed: int = 0, phase: Names = (), strict: bool = False, format: str = "", allow: Names = ()
 ) -> WorkloadSource:
     """Read a file or a folder in opmark's format or in another system's. Parts that could not be used are listed in
-    `problems`."""
-    return read_source(source, seed=seed, phases=split_names(phase), strict=strict, format=format)
+    `problems`; `allow` names modules whose functions the file may call."""
+    return read_source(
+        source, seed=seed, phases=split_names(phase), strict=strict, format=format, allow=split_names(allow)
+    )
 
 
 def import_remarks(taken: WorkloadSource) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from opmark.api.requests import typed
 from opmark.catalogue.expansion import expand
 from opmark.errors import UnknownName
 from opmark.hardware.datasheets import datasheets, names
@@ -16,6 +17,7 @@ from opmark.schema import QUANTITIES, Availability, Quantity, Workload
 from opmark.schema.machine import Peaks
 
 
+@typed
 def list_(
     kind: str, category: str | None = None
 ) -> Sequence[Operator] | Sequence[Workload] | Sequence[Availability] | Sequence[Quantity] | Sequence[Peaks]:

@@ -6,6 +6,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opmark.api.requests import typed
 from opmark.api.result import open_store
 from opmark.errors import InvalidParameter
 from opmark.schema.options import PathLike
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["display_address", "merge"]
 
 
+@typed
 def merge(*others: PathLike, db: PathLike | None = None) -> list[Merged]:
     """Copy the runs of other stores into this one, except those that it has already. Returns one result per store.
 

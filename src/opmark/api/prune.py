@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from opmark.api.history import parse_time
+from opmark.api.requests import typed
 from opmark.api.result import open_store
 from opmark.errors import InvalidParameter, UserError
 from opmark.schema import Run
@@ -37,6 +38,7 @@ class Pruned(NamedTuple):
         return sum(run.records for run in self.runs)
 
 
+@typed
 def prune(
     runs: str | Sequence[str] = (),
     *,

@@ -10,11 +10,12 @@ import ipaddress
 import os
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from fnmatch import fnmatchcase
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
@@ -22,7 +23,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 from msgspec import Struct
 
-from opmark.api.requests import talk
+from opmark.api.requests import talk, typed
 from opmark.api.result import open_store
 from opmark.errors import InvalidFile, InvalidParameter, StoreError, UserError
 from opmark.schema import Run
@@ -48,6 +49,7 @@ class Pushed(Struct, frozen=True):
     """Why the other records could not be delivered."""
 
 
+@typed
 def push(
     url: str,
     *runs: str,
@@ -222,12 +224,10 @@ class DashboardClient:
             "user-agent": f"opmark/{VERSION}",
         }
         try:
-            try:
+            # A server may answer and close the connection before it has read the whole body.
+            with suppress(BrokenPipeError, ConnectionResetError):
                 connection.request("POST", self._path, body, headers)
-            except (BrokenPipeError, ConnectionResetError):
-                # A server may answer and close the connection before it has read the whole body.
-                return _read_response(connection.getresponse())
-            return _read_response(connection.getresponse())
+            return _read_response(connection)
         finally:
             connection.close()
 
@@ -269,10 +269,33 @@ class DashboardClient:
         return DeliveryError(f"{self.name}: cannot be reached: {error.strerror or error}", "is `opmark serve` running?")
 
 
-def _read_response(response: HTTPResponse) -> _HttpResponse:
+def _read_response(connection: HTTPConnection) -> _HttpResponse:
+    """Read the answer. The time-out of a socket begins again with every byte, so that a server which sends one now and
+    then would never end: the connection is shut down when the time for the whole answer is over."""
+    late = threading.Event()
+    sock = connection.sock  # the connection forgets it with the first line of an answer that closes it
+
+    def give_up() -> None:
+        late.set()
+        with suppress(OSError):  # it may be closed already
+            sock.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(ANSWER_TIMEOUT, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        response = connection.getresponse()
+        body = response.read(_MAX_ANSWER)
+    except (OSError, HTTPException):
+        if not late.is_set():
+            raise
+    finally:
+        timer.cancel()
+    if late.is_set():
+        raise TimeoutError(f"not a whole answer within {ANSWER_TIMEOUT:g} s")
     after = response.headers.get("retry-after", "")
     wait = min(float(after), _MAX_PAUSE) if after.isascii() and after.isdecimal() else 0.0
-    return _HttpResponse(response.status, response.read(_MAX_ANSWER), response.headers.get("location", ""), wait)
+    return _HttpResponse(response.status, body, response.headers.get("location", ""), wait)
 
 
 def _without_secrets(location: str) -> str:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from opmark.api.requests import typed
 from opmark.errors import InvalidParameter
 from opmark.report.formats.dataframe import to_arrow, to_pandas
 from opmark.report.formats.grid import Grid, distinct, plain
@@ -68,6 +69,7 @@ class QueryRows:
             yield tuple(map(plain, row))
 
 
+@typed
 @contextmanager
 def stream_query(
     sql: str,
@@ -88,6 +90,7 @@ def stream_query(
         yield QueryRows(columns, rows, limit)
 
 
+@typed
 def query(
     sql: str,
     *,

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 from opmark.errors import nearest
 from opmark.schema.comparison import FAIL_ON
@@ -27,6 +27,7 @@ from opmark.schema.options import (
     PathLike,
     Selection,
     StoreOptions,
+    check_type,
     options_of,
 )
 from opmark.stats.change_point import MARGIN as HISTORY_MARGIN
@@ -120,6 +121,32 @@ def keywords_of(
         return call
 
     return decorate
+
+
+def typed(function: Callable[P, ReturnT]) -> Callable[P, ReturnT]:
+    """Decorate a public function that takes no request, so that an argument of a wrong type is refused with a message.
+
+    The annotations are evaluated at the first call.
+    """
+    signature = inspect.signature(function)
+    hints: dict[str, Any] = {}
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> ReturnT:
+        if not hints:
+            # What a function returns may be a name that its module imports for type checkers alone.
+            given = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
+            holder = type("Parameters", (), {"__annotations__": given})
+            hints.update(get_type_hints(holder, vars(sys.modules[function.__module__])))
+        bound = signature.bind(*args, **kwargs)
+        for name, value in bound.arguments.items():
+            kind = signature.parameters[name].kind
+            several = value if kind is inspect.Parameter.VAR_POSITIONAL else [value]
+            for one in several:
+                check_type(name, one, hints.get(name, Any))
+        return function(*args, **kwargs)
+
+    return call
 
 
 def _plain(parameter: inspect.Parameter) -> object:

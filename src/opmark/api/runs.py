@@ -7,7 +7,7 @@ from contextlib import closing
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from opmark.api.requests import talk
+from opmark.api.requests import talk, typed
 from opmark.api.result import open_store
 from opmark.errors import InvalidParameter
 from opmark.schema import Run
@@ -18,6 +18,7 @@ from opmark.store.protocol import Store
 from opmark.store.runs import find_run, names_one_of_several
 
 
+@typed
 def runs(
     *,
     last: int | None = None,
@@ -49,6 +50,7 @@ def list_runs(
         return summaries(store, found[:last]), len(found) - len(found[:last])
 
 
+@typed
 def label(run: str, text: str, *, say: Callable[[str], None] = talk, db: PathLike | None = None) -> Run:
     """Set the label of a run; an empty text removes it."""
     with closing(open_store(db, create=store_exists(db))) as store:
@@ -61,6 +63,7 @@ def label(run: str, text: str, *, say: Callable[[str], None] = talk, db: PathLik
     return noted
 
 
+@typed
 def describe_run(run: str, text: str, *, db: PathLike | None = None) -> Run:
     """Set the description of a run; an empty text removes it."""
     with closing(open_store(db, create=store_exists(db))) as store:

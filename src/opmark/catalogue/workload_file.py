@@ -16,7 +16,7 @@ import yaml
 
 from opmark.errors import InvalidFile, UnknownName
 from opmark.schema import Entry, Workload
-from opmark.schema.codec import convert
+from opmark.schema.codec import convert, why_too_many_aliases
 from opmark.schema.workload import VERSION
 
 _SYNTAX = "look at brackets, quotes, commas and indentation there"
@@ -132,6 +132,12 @@ def read_yaml(text: str, where: str) -> Any:
 
 class _StrictLoader(yaml.SafeLoader):
     """A safe loader that refuses repeated keys, reads 1e-5 as a number, and says where a malformed value is."""
+
+    def get_single_node(self) -> yaml.Node | None:
+        node: yaml.Node | None = super().get_single_node()
+        if node is not None and (problem := why_too_many_aliases(node)):
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()

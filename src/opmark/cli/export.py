@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from opmark.cli.options import Db
-from opmark.cli.output import write_files
+from opmark.cli.options import Allow, Db
+from opmark.cli.output import split, write_files
 from opmark.errors import UserError
 
 
@@ -24,6 +24,7 @@ def export(
         typer.Option("-o", "--output", help="A file, whose ending may tell the format; a folder for several."),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop if a part of the workload is not understood.")] = False,
+    allow: Allow = None,
     db: Db = None,
 ) -> None:
     from opmark.api.export import export as api_export
@@ -41,7 +42,7 @@ def export(
         return
     if run is not None:
         raise UserError("a run and a workload are two things", "give one of them")
-    files, unsaid = export_workload(workload, format=format, strict=strict)
+    files, unsaid = export_workload(workload, format=format, strict=strict, allow=split(allow or []))
     for line in unsaid:
         talk(line)
     write_files(files, output)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from opmark.api.requests import talk
+from opmark.cli.options import Allow
 from opmark.cli.output import split, write_out
 
 
@@ -22,12 +23,15 @@ def import_(
         str, typer.Option("-f", "--format", help="As in `opmark list formats`. [default: recognised by its content]")
     ] = "",
     strict: Annotated[bool, typer.Option("--strict", help="Stop if a part of it is not understood.")] = False,
+    allow: Allow = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of YAML.")] = False,
 ) -> None:
     from opmark.api.import_ import case_count, hardware_text, import_remarks, read_workload, workload_text
     from opmark.units import count_noun
 
-    workload = read_workload(source, seed=seed, phase=split(phase or []), strict=strict, format=format)
+    workload = read_workload(
+        source, seed=seed, phase=split(phase or []), strict=strict, format=format, allow=split(allow or [])
+    )
     for line in import_remarks(workload):
         talk(line)
     in_json = as_json or (output is not None and output.suffix == ".json")

@@ -4,44 +4,53 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NoReturn
 
 from opmark.cli.help_text import COMPLETE_VARIABLE, FIRST_STEPS
 from opmark.cli.interop import FOREIGN_COMMANDS, run_foreign_command
-from opmark.cli.output import escape_unencodable
+from opmark.cli.output import escape_unencodable, open_standard_streams
 from opmark.errors import UserError
 
 
 def main() -> None:
     """Run the command line. Exit codes: 0 success, 1 a case failed, 2 a mistake of the user, 130 interrupted."""
+    open_standard_streams()
     escape_unencodable()
     try:
-        if len(sys.argv) == 1 and COMPLETE_VARIABLE not in os.environ:
-            print(FIRST_STEPS)
-            return
-        if len(sys.argv) > 1 and sys.argv[1] in FOREIGN_COMMANDS:
-            sys.exit(_run_foreign_command(sys.argv[1], sys.argv[2:]))
-        from opmark.cli.app import make_app
-
-        make_app()(prog_name="opmark")
+        try:
+            _run_command()
+        finally:
+            sys.stdout.flush()  # here, where it can still be said that this is not possible
     except UserError as error:
-        from opmark.api.requests import talk
-
-        talk(f"error: {error.message}")
-        if error.hint:
-            talk(f"hint: {error.hint}")
-        sys.exit(2)
-
-
-def _run_foreign_command(command: str, arguments: list[str]) -> int:
-    """Run another system's command line. A reader such as `head` may close the output early; for opmark's own commands
-    click takes care of that."""
-    try:
-        code = run_foreign_command(command, arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:
+        _refuse(error)
+    except BrokenPipeError:  # a reader such as `head` has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
-        return 1
-    return code
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        hint = "name a path that can be reached, or change its permissions"
+        _refuse(UserError(f"{error.filename}: {error.strerror}", hint))
+
+
+def _run_command() -> None:
+    if len(sys.argv) == 1 and COMPLETE_VARIABLE not in os.environ:
+        print(FIRST_STEPS)
+        return
+    if len(sys.argv) > 1 and sys.argv[1] in FOREIGN_COMMANDS:
+        sys.exit(run_foreign_command(sys.argv[1], sys.argv[2:]))
+    from opmark.cli.app import make_app
+
+    make_app()(prog_name="opmark")
+
+
+def _refuse(error: UserError) -> NoReturn:
+    from opmark.report.text import harmless  # a message may quote labels with control characters
+
+    print(f"error: {harmless(error.message)}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {harmless(error.hint)}", file=sys.stderr)
+    sys.exit(2)
 
 
 if __name__ == "__main__":

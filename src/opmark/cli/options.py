@@ -28,6 +28,8 @@ NoColor = Annotated[bool, typer.Option("--no-color", help="No colours, as with $
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Db = Annotated[str | None, typer.Option(help=options_of(StoreOptions)["db"].option.help)]
 
+Allow = Annotated[list[str] | None, typer.Option(help=options_of(Selection)["allow"].option.help)]
+
 _LISTS = ("names", "numbers", "texts", "params")
 
 

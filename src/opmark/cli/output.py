@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PureWindowsPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from opmark.errors import UserError
 
@@ -135,6 +137,59 @@ def _print(content: str | bytes) -> None:
     else:
         sys.stdout.buffer.write(content)
     sys.stdout.flush()  # before messages about it
+
+
+def open_standard_streams() -> None:
+    """Put a stream where the caller has closed one, so that no file of opmark is opened under its number.
+
+    Without a standard error, messages are lost and the command does its work. Without a standard output, writing is an
+    error, as it is on a full disk.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            # Opened for reading, standard output refuses what is written to it.
+            opened = os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+    sys.stdout, sys.stderr = _checked(sys.stdout, DataStream), _checked(sys.stderr, MessageStream)
+
+
+def _checked(stream: TextIO, kind: type[io.FileIO]) -> TextIO:
+    """Return the same stream over a file of this kind; one that somebody else has put there, as it is."""
+    if stream not in (sys.__stdout__, sys.__stderr__) or not isinstance(stream, io.TextIOWrapper):
+        return stream
+    return io.TextIOWrapper(
+        io.BufferedWriter(kind(stream.fileno(), "wb", closefd=False)),
+        stream.encoding, stream.errors, line_buffering=stream.line_buffering, write_through=stream.write_through,
+    )  # fmt: skip
+
+
+class DataStream(io.FileIO):
+    """Standard output. Where it cannot be written, the command ends with a message."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise  # its reader has enough
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # Python writes the rest once more when it ends
+            why = "it is closed" if error.errno == errno.EBADF else error.strerror
+            hint = "what was measured before is stored: `opmark runs` lists it, and `opmark show RUN` prints it"
+            raise UserError(f"standard output cannot be written: {why}", hint) from None
+
+
+class MessageStream(io.FileIO):
+    """Standard error. Where it cannot be written, messages are lost, and the command does its work."""
+
+    def write(self, data: Any) -> int:
+        with suppress(OSError):
+            super().write(data)
+        return len(data)
 
 
 _ESCAPE = "opmark-written-out"

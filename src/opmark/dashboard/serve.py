@@ -15,7 +15,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from opmark.api.push import is_loopback
-from opmark.api.requests import talk
+from opmark.api.requests import talk, typed
 from opmark.dashboard.app import application
 from opmark.dashboard.auth import AccessPolicy, check_token, hosts_for
 from opmark.dashboard.pages.coverage import known_operators
@@ -134,6 +134,7 @@ def _set_up_log(requests: bool) -> None:
         logger.setLevel(logging.INFO if requests and name == "opmark.dashboard" else logging.WARNING)
 
 
+@typed
 def serve(
     *,
     db: PathLike | None = None,

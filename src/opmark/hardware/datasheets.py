@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from opmark.errors import InvalidFile, UserError, nearest
 from opmark.plugin.registry import hardware_files
-from opmark.schema.codec import convert
+from opmark.schema.codec import convert, why_too_many_aliases
 from opmark.schema.machine import MEMORY, RATED, Peaks
 from opmark.units import rate as format_rate
 from opmark.units import significant
@@ -287,6 +287,12 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # five times as fast
 
 class _Loader(_Base):  # type: ignore[misc]
     """A safe loader that refuses repeated keys and reads 1e12 as a number."""
+
+    def get_single_node(self) -> Any:
+        node = super().get_single_node()
+        if problem := why_too_many_aliases(node):
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()

@@ -83,7 +83,7 @@ class Commit(NamedTuple):
 def repository(folder: str | os.PathLike[str] | None = None) -> Path:
     """The root of the working tree that a folder lies in."""
     where = Path(folder or ".")
-    if not where.is_dir():
+    if not os.path.isdir(where):  # noqa: PTH112 - any text
         raise UserError(f"{where}: no such folder", "--repo PATH names a git repository")
     result = run_git(where, "rev-parse", "--show-toplevel")
     if result.code != 0 or not result.out.strip():

@@ -61,7 +61,13 @@ def select_cases(selection: Selection, seed: int = 0) -> SelectedCases:
         )
     source = None
     if selection.workload is not None:
-        source = read_source(selection.workload, seed=seed, phases=phases, strict=selection.strict)
+        source = read_source(
+            selection.workload,
+            seed=seed,
+            phases=phases,
+            strict=selection.strict,
+            allow=split_names(selection.allow),
+        )
     left_out: list[str] = []
     if ops:
         operators = [find_operator(name) for op in ops for name in operators_like(op)]

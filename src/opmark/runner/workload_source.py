@@ -19,6 +19,7 @@ from opmark.hardware.datasheets import is_sheet, reconcile, sheet_of
 from opmark.plugin import Importer
 from opmark.plugin.registry import importers, operators_like
 from opmark.plugin.registry import operator as find_operator
+from opmark.runner.allowed_callables import AllowedCallables
 from opmark.runner.probe import missing_callables
 from opmark.schema import PHASES, Case, Imported, ImportProblem, Peaks, Workload
 from opmark.schema.codec import gc_disabled
@@ -53,11 +54,18 @@ class WorkloadSource:
 
 
 def read_source(
-    source: Source, *, seed: int = 0, phases: Sequence[str] = (), strict: bool = False, format: str = ""
+    source: Source,
+    *,
+    seed: int = 0,
+    phases: Sequence[str] = (),
+    strict: bool = False,
+    format: str = "",
+    allow: Sequence[str] = (),
 ) -> WorkloadSource:
     """Read a workload. Raise InvalidFile where nothing of it can be used, or with `strict` where something cannot.
 
-    `phases` replace those of a foreign file; `format` names the importer, whatever the file looks like.
+    `phases` replace those of a foreign file; `format` names the importer, whatever the file looks like; `allow` names
+    modules whose functions the file may call.
     """
     if format and format not in importers():
         raise UnknownName("format of files", format, importers(), "opmark list formats")
@@ -65,7 +73,7 @@ def read_source(
         if phase not in PHASES:
             raise UnknownName("phase", phase, PHASES)
     with gc_disabled():
-        found = _read_any(source, _ReadOptions(seed, phases, format))
+        found = _read_any(source, _ReadOptions(seed, phases, format, allow))
     if strict:
         found = dataclasses.replace(found, problems=(*found.problems, *_missing_callables(found)))
     if found.problems and (strict or not (found.cases or found.chips)):
@@ -79,6 +87,7 @@ class _ReadOptions(NamedTuple):
     seed: int
     phases: Sequence[str]
     format: str
+    allow: Sequence[str]
 
 
 def _read_any(source: Source, options: _ReadOptions) -> WorkloadSource:
@@ -92,19 +101,20 @@ def _read_any(source: Source, options: _ReadOptions) -> WorkloadSource:
 
 def _read_data(path: Path, data: Any, options: _ReadOptions, named: str = "") -> WorkloadSource:
     """Read the content of a file. `named` replaces the name of the file in the sources of cases."""
+    allowed = AllowedCallables(options.allow, None if path is _IN_CODE else path.parent)
     importer = _named_importer(path, data, options.format) if options.format else _find_importer(path, data)
     if importer is None:
-        return _read_own_format(path, data)
+        return _read_own_format(path, data, allowed)
     found = importer.read(path, data, options.seed)
     if options.phases:
         found = replace(found, entries=tuple(replace(e, phases=list(options.phases)) for e in found.entries))
     if named and named != path.name:
         entries = (replace(e, source=named + e.source.removeprefix(path.name)) for e in found.entries)
         found = replace(found, entries=tuple(entries))
-    return _check_entries(path, importer.name, found)
+    return _check_entries(path, importer.name, found, allowed)
 
 
-def _read_own_format(path: Path, data: Any) -> WorkloadSource:
+def _read_own_format(path: Path, data: Any, allowed: AllowedCallables) -> WorkloadSource:
     if is_sheet(data):
         chips = tuple(sheet_of(data, str(path)).chips)
         return WorkloadSource(str(path), Workload(VERSION, path.stem, []), "opmark hardware", chips=chips)
@@ -115,7 +125,13 @@ def _read_own_format(path: Path, data: Any) -> WorkloadSource:
             f"a workload of ours has `schema`, `name` and `cases`; others are {formats} (`opmark list formats`), and "
             "`opmark import --format NAME` says what is wrong with one of them",
         )
-    return WorkloadSource(str(path), workload_of(data, str(path)))
+    workload = workload_of(data, str(path))
+    for number, entry in enumerate(workload.cases):
+        try:
+            allowed.check(entry.op)
+        except UserError as error:
+            raise InvalidFile(f"{path}: {error.message}, at `$.cases[{number}].op`", error.hint) from None
+    return WorkloadSource(str(path), workload)
 
 
 def _find_importer(path: Path, data: Any) -> Importer | None:
@@ -142,12 +158,13 @@ def _missing_callables(found: WorkloadSource) -> Iterator[ImportProblem]:
             yield ImportProblem(f"{found.where}: {entry.source.partition('#')[2] or entry.op}", wrong[entry.op])
 
 
-def _check_entries(path: Path, importer: str, found: Imported) -> WorkloadSource:
+def _check_entries(path: Path, importer: str, found: Imported, allowed: AllowedCallables) -> WorkloadSource:
     """Expand every entry by itself, so that a broken one does not take the others with it."""
     entries, cases = [], []
     broken: Counter[ImportProblem] = Counter()
     for entry in found.entries:
         try:
+            allowed.check(entry.op)
             cases += cases_of(entry, find_operator)
         except UserError as error:
             place = f"{path}: {entry.source.partition('#')[2] or entry.op}"

@@ -37,6 +37,37 @@ def convert(data: object, noun: type[T], where: str) -> T:
         ) from None
 
 
+MOST_ALIASED = 100_000
+"""Values that the aliases of a YAML document may stand for, beside those that are written down."""
+
+
+def why_too_many_aliases(root: Any) -> str | None:
+    """Return why a YAML document must not be read, or None. `root` is the node that PyYAML has composed.
+
+    An alias stands for a whole part of the document, and may stand in another such part: a few lines can mean more
+    values than fit into memory. They are counted here without being made.
+    """
+    counts: dict[int, int] = {}
+    open_nodes: set[int] = set()
+    stack = [root] if root is not None else []
+    while stack:
+        node = stack[-1]
+        children = node.value if isinstance(node.value, list) else ()
+        parts = [part for child in children for part in (child if isinstance(child, tuple) else (child,))]
+        if id(node) not in open_nodes:
+            open_nodes.add(id(node))
+            stack += [part for part in parts if id(part) not in counts]
+            if any(id(part) in open_nodes and id(part) not in counts for part in parts):
+                return "an alias stands for a part of the document that it is in itself"
+        else:
+            stack.pop()
+            counts[id(node)] = 1 + sum(counts[id(part)] for part in parts)
+    aliased = counts[id(root)] - len(counts) if counts else 0
+    return (
+        f"aliases stand for {aliased:,} values, at most {MOST_ALIASED:,} are read" if aliased > MOST_ALIASED else None
+    )
+
+
 def _explain(text: str, data: object, noun: type, where: str) -> InvalidFile:
     place = _PLACE.search(text)
     path = place["path"] if place else "$"

@@ -8,11 +8,12 @@ them: `--rel-ci` is `rel_ci`. The annotations are evaluated, so this module does
 import dataclasses
 import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.schema.case import PHASES
@@ -25,6 +26,7 @@ MOST_RANKS = 65_536
 MOST_PROCESSES = 1000
 MOST_SAMPLES = 10_000_000
 LONGEST = 1e6
+MOST_SEED = 2**63 - 1
 TIMERS = tuple(name for name in get_args(TimerName) if name)
 DEFAULT_TIMEOUT = 60.0
 DEFAULT_COMPILE_TIMEOUT = 300.0
@@ -94,11 +96,12 @@ class OptionField(NamedTuple):
 
     def check(self, value: Any) -> None:
         """Raise UserError where the value is of the wrong type or out of range."""
-        empty = value is None or (isinstance(value, str | Sequence) and not value)
+        empty = isinstance(value, str | Sequence) and not value
         if value is self.default or (empty and self.default in (None, "", ())):
             return
         hint = f"as in {self.flag} {self.option.example}" if self.option.example else None
         if self.option.known:
+            check_type(self.name, value, self.type, hint)
             for name in [value] if self.form == "plain" else split_names(value):
                 if name not in self.option.known:
                     raise UnknownName(self.option.noun or self.name, name, self.option.known)
@@ -107,17 +110,19 @@ class OptionField(NamedTuple):
                 raise InvalidParameter(f"{self.name}: expected True or False, got {value!r}")
         elif int in self.members:
             for number in as_list(value):
-                if isinstance(number, bool) or not isinstance(number, int) or not self._within(number):
+                if not fits(number, int) or not self._within(number):
                     message = f"{self.name}: expected a whole number {self.option.range}, got {number!r}"
                     raise InvalidParameter(message, hint)
         elif float in self.members:
             expected = " ".join(filter(None, (self.option.unit or "a number", self.option.range)))
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            if not fits(value, float):
                 raise InvalidParameter(f"{self.name}: expected {expected}, got {value!r}", hint)
             if not math.isfinite(value) or not self._within(value):
                 raise InvalidParameter(f"{self.name}: expected {expected}, got {value:g}", hint)
-        elif self.option.printable and not (isinstance(value, str) and value.isprintable()):
-            raise UserError(f"{self.name}: expected printable text, got {value!a}")
+        else:
+            check_type(self.name, value, self.type, hint)
+            if self.option.printable and not value.isprintable():
+                raise UserError(f"{self.name}: expected printable text, got {value!a}")
 
     def _within(self, value: float) -> bool:
         option = self.option
@@ -151,6 +156,9 @@ class OptionSet:
         request: Any = type(self)  # mypy holds that a class is not hashable
         for name, found in options_of(request).items():
             found.check(getattr(self, name))
+        for one in dataclasses.fields(request):
+            if one.name not in options_of(request):
+                check_type(one.name, getattr(self, one.name), one.type)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -164,6 +172,13 @@ class Selection(OptionSet):
         Source | None,
         Option("A workload file or a folder; also one of another system.", ("-w", "--workload"), form="path"),
     ] = None
+    allow: Annotated[
+        Names,
+        Option(
+            "Modules whose functions a workload file may call, beside those of frameworks and of its own folder. "
+            "[default: $OPMARK_ALLOW]"
+        ),
+    ] = ()
     strict: Annotated[bool, Option("Stop if a part of a foreign file cannot be used.")] = False
     suite: Annotated[str | None, Option("A workload that ships with opmark.")] = None
     op: Annotated[Names, Option("Only these operators of a workload, as in 'conv*'; alone, of all operators.")] = ()
@@ -277,7 +292,7 @@ class MeasureOptions(OptionSet):
     timer: Annotated[
         str, Option("For what a device did: cupti (on AMD roctracer), events, graph.", known=TIMERS)
     ] = ""  # fmt: skip
-    seed: Annotated[int, Option("Seed of the input data.", least=0, example="1")] = 0
+    seed: Annotated[int, Option("Seed of the input data.", least=0, most=MOST_SEED, example="1")] = 0
     verify: Annotated[bool, Option("Check results before timing.")] = True
     timeout: Annotated[
         float, Option("Seconds that a task may take.", above=0, most=LONGEST, unit="seconds", example="60")
@@ -298,6 +313,65 @@ class StoreOptions(OptionSet):
             "The store: a file, or postgresql://user@host/database. [default: $OPMARK_DB or the data directory]"
         ),
     ] = None  # fmt: skip
+
+
+# Types of values, for whoever calls from Python: a wrong one is a message, and not an error somewhere inside.
+
+_WORDS = {str: "text", bool: "True or False", int: "a whole number", float: "a number", bytes: "bytes"}
+_ABSTRACT: dict[Any, str] = {
+    Mapping: "a mapping", Callable: "a function", os.PathLike: "a path", list: "a list", tuple: "a tuple",
+}  # fmt: skip
+_SHOWN = 80
+"""Characters of a wrong value that a message quotes."""
+
+
+def check_type(name: str, value: Any, kind: Any, hint: str | None = None) -> None:
+    """Raise InvalidParameter where a value is not of the type that an annotation says."""
+    if not fits(value, kind):
+        shown = repr(value)
+        got = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+        raise InvalidParameter(f"{name}: expected {_in_words(kind)}, got {got}", hint)
+
+
+def fits(value: Any, kind: Any) -> bool:
+    """Return whether a value is of a type. A type that is quoted, because its module is not imported, is compared by
+    its name."""
+    if isinstance(kind, str):
+        if value is None:
+            return kind.endswith("| None")
+        if kind.startswith("Callable"):
+            return callable(value)
+        several = value if isinstance(value, list | tuple) and "Sequence" in kind else [value]
+        return all({cls.__name__ for cls in type(one).__mro__} & set(re.findall(r"\w+", kind)) for one in several)
+    origin = get_origin(kind)
+    if kind in (None, type(None)):
+        return value is None
+    if isinstance(kind, UnionType) or origin is Union:
+        return any(fits(value, member) for member in get_args(kind))
+    if origin is Literal:
+        return value in get_args(kind)
+    if origin is Sequence:
+        several = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+        return several and (not isinstance(value, Collection) or all(fits(item, get_args(kind)[0]) for item in value))
+    if kind in (int, float):
+        return not isinstance(value, bool) and isinstance(value, int if kind is int else int | float)
+    if (origin or kind) is Callable:
+        return callable(value)
+    return not isinstance(origin or kind, type) or isinstance(value, origin or kind)
+
+
+def _in_words(kind: Any) -> str:
+    origin = get_origin(kind)
+    if isinstance(kind, str):
+        return "a function" if kind.startswith("Callable") else kind.removesuffix(" | None")
+    if isinstance(kind, UnionType) or origin is Union:
+        members = [member for member in get_args(kind) if member is not type(None)]
+        return " or ".join(dict.fromkeys(map(_in_words, members)))
+    if origin is Literal:
+        return " or ".join(map(repr, get_args(kind)))
+    if origin is Sequence:
+        return f"a list of {_in_words(get_args(kind)[0])}"
+    return _WORDS.get(kind) or _ABSTRACT.get(origin or kind) or f"a {getattr(kind, '__name__', kind)}"
 
 
 def split_names(value: Names) -> list[str]:

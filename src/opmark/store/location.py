@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from opmark.errors import StoreError
@@ -59,9 +60,15 @@ def store_path(location: StoreLocation = None) -> Path:
     chosen = location or os.environ.get(VARIABLE)
     if chosen:
         try:
-            return Path(chosen).expanduser()
+            path = Path(chosen).expanduser()
+            with suppress(FileNotFoundError, NotADirectoryError):
+                path.stat()
         except RuntimeError as error:
             raise StoreError(f"{chosen}: {error}", "name a path without ~") from None
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise StoreError(f"{chosen}: cannot be reached: {why}", "--db or OPMARK_DB names another place") from None
+        return path
     import platformdirs
 
     return platformdirs.user_data_path("opmark") / "opmark.db"

@@ -1,18 +1,23 @@
 """Run a user's SQL without letting it change the store.
 
-SQLite opens the file for reading, and an authorizer checks every step of a statement. PostgreSQL runs it in a read-only
-transaction, through a cursor, which takes a single SELECT. Such a transaction does not stop functions that act outside
-of tables: the well-known ones are refused by name, and so are superusers. The real protection is a role that may only
-read (docs/store.md).
+SQLite opens the file for reading in a process of its own (`query_process.py`), and an authorizer checks every step of
+the statement. PostgreSQL runs it in a read-only transaction, through a cursor, which takes a single SELECT. Such a
+transaction does not stop functions that act outside of tables: the well-known ones are refused by name, and so are
+superusers. The real protection is a role that may only read
+(docs/store.md).
 """
 
 from __future__ import annotations
 
+import marshal
 import re
-import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from itertools import chain
+from pathlib import Path
 from threading import Timer
 from typing import Any, TypeVar
 
@@ -21,9 +26,10 @@ from sqlalchemy.exc import DBAPIError
 from opmark.errors import UserError
 from opmark.store.location import StoreLocation
 from opmark.store.postgresql import Postgresql
+from opmark.store.query_process import AT_ONCE
 from opmark.store.record_codec import storable
 from opmark.store.sql import open_sql
-from opmark.store.sqlite import Sqlite
+from opmark.store.sqlite import BUSY_SECONDS, Sqlite
 from opmark.store.tables import NAMES
 
 SECONDS = 60.0
@@ -34,13 +40,7 @@ Answer = tuple[list[str], list[Row]]
 """(names of the columns, rows)"""
 _T = TypeVar("_T")
 
-_AT_ONCE = 500
-"""Rows per fetch."""
-_LIMITS = {0: 16 << 20, 8: 1000}
-"""Limits by SQLite's numbers: bytes of a value, characters of a LIKE pattern. A running function cannot be interrupted,
-so its work is limited."""
-_ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
-_REFUSED_IN_SQLITE = frozenset({"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"})
+_PROCESS = Path(__file__).with_name("query_process.py")
 _AUTH = 23
 """SQLite's error code for a statement that was not allowed."""
 _FILE_ERRORS = {
@@ -115,26 +115,41 @@ class _TimeBudget:
 def _in_sqlite(
     database: Sqlite, sql: str, limit: int | None, seconds: float
 ) -> Iterator[tuple[list[str], Iterator[Row]]]:
+    """Ask in another process, which is killed when the time is over: no function of SQLite holds this one up."""
     budget = _TimeBudget(seconds)
-    try:
-        with closing(database.read_only()) as connection:
-            connection.set_authorizer(_authorize)
-            if hasattr(connection, "setlimit"):  # from Python 3.11
-                for what, most in _LIMITS.items():
-                    connection.setlimit(what, most)
-            cursor = budget.spend(lambda: connection.execute(sql), connection.interrupt)
-            fetch = _fetch_rows(
-                lambda count: budget.spend(lambda: cursor.fetchmany(count), connection.interrupt), limit
-            )
-            yield _names(cursor.description), fetch
-    except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError) as error:
-        raise _sqlite_error(database, error, budget) from None
+    command = [sys.executable, "-IS", str(_PROCESS), database.read_address(), str(BUSY_SECONDS), str(limit or "")]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        answers = process.stdout
+
+        def receive() -> Any:
+            try:
+                answer = budget.spend(lambda: marshal.load(answers), process.kill)
+            except (EOFError, ValueError, TypeError):
+                if budget.ended:
+                    raise _timeout_error(seconds) from None
+                raise UserError(
+                    "query: the process that asks the database has died", "is there enough memory?"
+                ) from None
+            if isinstance(answer, tuple):
+                raise _sqlite_error(database, *answer)
+            return answer
+
+        try:
+            with suppress(BrokenPipeError):  # then it has died, and there is no answer
+                process.stdin.write(sql.encode())
+                process.stdin.close()
+            yield _names(receive()), chain.from_iterable(iter(receive, []))
+        finally:
+            process.kill()
 
 
 def _fetch_rows(fetch: Callable[[int], list[Row]], limit: int | None) -> Iterator[Row]:
     left = limit
     while left is None or left > 0:
-        count = _AT_ONCE if left is None else min(left, _AT_ONCE)
+        count = AT_ONCE if left is None else min(left, AT_ONCE)
         rows = fetch(count)
         yield from rows
         if len(rows) < count:
@@ -142,19 +157,9 @@ def _fetch_rows(fetch: Callable[[int], list[Row]], limit: int | None) -> Iterato
         left = None if left is None else left - count
 
 
-def _authorize(action: int, first: str | None, second: str | None, _database: str | None, _by: str | None) -> int:
-    """Allow reading and harmless functions. For a function, the second argument is its name."""
-    if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _REFUSED_IN_SQLITE:
-        return sqlite3.SQLITE_DENY
-    return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
-
-
-def _sqlite_error(database: Sqlite, error: Exception, budget: _TimeBudget) -> UserError:
+def _sqlite_error(database: Sqlite, said: str, number: int | None) -> UserError:
     """Explain an error by SQLite's code or by its whole message; a part of the message may be quoted from the
     statement."""
-    said, number = str(error), getattr(error, "sqlite_errorcode", None)
-    if budget.ended:
-        return _timeout_error(budget.seconds)
     of_the_file = said in _FILE_ERRORS.values() if number is None else (number & 0xFF) in _FILE_ERRORS
     trouble = database.known_trouble("read", said) if of_the_file else None
     denied = said.startswith("not authorized") if number is None else number & 0xFF == _AUTH
@@ -200,14 +205,14 @@ def _through_a_cursor(
     connection.execute("SET LOCAL standard_conforming_strings = on")  # as `refused_in` reads them
     # `binary` takes the protocol that knows one statement at a time: another one behind a semicolon is refused.
     say(f"DECLARE asked NO SCROLL CURSOR FOR {sql.rstrip().rstrip(';')}", binary=True)
-    names = _names(say("FETCH FORWARD 0 FROM asked").description)
+    names = _names([column[0] for column in say("FETCH FORWARD 0 FROM asked").description or ()])
     return names, _fetch_rows(lambda count: say(f"FETCH FORWARD {count} FROM asked").fetchall(), limit)
 
 
-def _names(description: Any) -> list[str]:
-    if not description:
+def _names(columns: list[str]) -> list[str]:
+    if not columns:
         raise UserError("query: the statement selects nothing", _HINT)
-    return [column[0] for column in description]
+    return columns
 
 
 def _timeout_error(seconds: float) -> UserError:

@@ -7,7 +7,6 @@ import sqlite3
 import tempfile
 import time
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +101,13 @@ class Sqlite:
     def insert_new(self, table: Table) -> Any:
         return insert(table).on_conflict_do_nothing()
 
+    def read_address(self) -> str:
+        """Return the address at which SQLite opens the file for reading."""
+        return _address(self.path, BUSY_SECONDS, "mode=ro")
+
     def read_only(self) -> sqlite3.Connection:
         """Open a separate connection that cannot write."""
-        connection = _connect(self.path, BUSY_SECONDS, "mode=ro")
+        connection = sqlite3.connect(self.read_address(), uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
         connection.execute("PRAGMA query_only=ON")
         return connection
 
@@ -138,23 +141,23 @@ class Sqlite:
             self._scratch.cleanup()
 
 
-def _connect(path: Path, wait: float, mode: str) -> sqlite3.Connection:
-    """Open the file. SQLite needs write access to the folder to coordinate with writers. On a read-only disk there are
-    no writers; if only this user cannot write, the file is opened for reading."""
+def _address(path: Path, wait: float, mode: str) -> str:
+    """Return the address at which the file can be opened. SQLite needs write access to the folder to coordinate with
+    writers. On a read-only disk there are no writers; if only this user cannot write, the file is opened for
+    reading."""
     uri = path.absolute().as_uri()
-    connect = partial(sqlite3.connect, uri=True, timeout=wait, check_same_thread=False)
     writable = os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
     if writable or not path.exists() or Path(f"{path}-wal").exists():
-        return connect(f"{uri}?{mode}")
+        return f"{uri}?{mode}"
     if not _on_read_only_disk(path):
-        connection = connect(f"{uri}?mode=ro")
         try:
-            connection.execute("SELECT count(*) FROM sqlite_master")
+            with closing(sqlite3.connect(f"{uri}?mode=ro", uri=True, timeout=wait)) as connection:
+                connection.execute("SELECT count(*) FROM sqlite_master")
         except sqlite3.OperationalError:
-            connection.close()  # it needs a log, which cannot be created
+            pass  # it needs a log, which cannot be created
         else:
-            return connection
-    return connect(f"{uri}?immutable=1")
+            return f"{uri}?mode=ro"
+    return f"{uri}?immutable=1"
 
 
 def _on_read_only_disk(path: Path) -> bool:
@@ -174,7 +177,10 @@ def _may_pass(error: BaseException | None) -> bool:
 
 
 def _engine(path: Path, wait: float, *, alone: bool) -> Engine:
-    engine = create_engine(URL.create("sqlite", database=str(path)), creator=lambda: _connect(path, wait, "mode=rwc"))
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(_address(path, wait, "mode=rwc"), uri=True, timeout=wait, check_same_thread=False)
+
+    engine = create_engine(URL.create("sqlite", database=str(path)), creator=connect)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
+from inspect import isroutine
+from types import ModuleType
 from typing import Any
 
 from opmark.errors import Unsupported, UserError
@@ -19,6 +23,8 @@ _OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 _SCHEMA = re.compile(r"[a-z]\w*::\w+(\.\w+)?")
 # Packages whose functions take the arrays of another framework.
 _TAKES = {"scipy": "numpy"}
+# Packages that another one offers as its own.
+_COMPANIONS = {"tensorflow": "keras"}
 
 PARAMS = (
     Param("args", "arguments", "positional arguments; a tensor is written as 8x64 float32", []),
@@ -51,7 +57,7 @@ def operator_of(name: str) -> Operator | None:
     )
 
 
-def _path(name: str) -> str:
+def dotted_path(name: str) -> str:
     """Return the dotted path of a name: `aten::mm`, as TorchScript writes it, is `torch.ops.aten.mm`."""
     return f"torch.ops.{name.replace('::', '.')}" if _SCHEMA.fullmatch(name) else name.replace(":", ".")
 
@@ -70,10 +76,39 @@ def _frameworks(name: str) -> tuple[str, ...]:
 
 def find_callable(name: str) -> Any:
     """Import and return the callable of a name; UserError if there is none, or if it cannot be called."""
-    function = resolve(_path(name))
+    function = resolve(dotted_path(name))
     if not callable(function):
         raise UserError(f"`{name}` is a {type(function).__name__} and cannot be called", "name a function or a class")
+    _check_origin(name, function)
     return function
+
+
+def _check_origin(name: str, function: Any) -> None:
+    """Raise UserError where a name leads out of its package, as `torch.os.system` does: a file that may call functions
+    of one package shall not reach another through it."""
+    first, *rest = dotted_path(name).split(".")
+    own = {first, _COMPANIONS.get(first, first)}
+    value: Any = import_module(first)
+    for part in rest:
+        value = getattr(value, part)
+        if isinstance(value, ModuleType) and value.__name__.partition(".")[0] not in own:
+            raise _astray(name, value.__name__)
+    origin = getattr(function, "__module__", None) if isroutine(function) or isinstance(function, type) else None
+    place = origin.partition(".")[0] if isinstance(origin, str) else first
+    if place in sys.stdlib_module_names and first not in sys.stdlib_module_names:
+        raise _astray(name, place)
+
+
+def _astray(name: str, module: str) -> UserError:
+    return UserError(
+        f"`{name}` leads into another package, `{module}`", f"name the function where it is: {module}:FUNCTION"
+    )
+
+
+def framework_modules() -> set[str]:
+    """Return the modules whose functions take the tensors of a framework."""
+    known = {info.framework for info in backends().values() if info.computes and info.callables}
+    return known | {module for module, framework in _TAKES.items() if framework in known}
 
 
 def _inputs(p: Params) -> dict[str, TensorSpec]:

@@ -78,7 +78,7 @@ def list_environments() -> list[Guest]:
 
 def find_environment(name: str) -> Guest | None:
     path = environments_folder() / name / _DESCRIPTION if name and "/" not in name else None
-    return _read_description(path) if path and path.is_file() else None
+    return _read_description(path) if path and os.path.isfile(path) else None  # noqa: PTH113 - any text
 
 
 def _read_description(path: Path) -> Guest | None:
@@ -92,7 +92,7 @@ def _read_description(path: Path) -> Guest | None:
 def remove(name: str) -> Path:
     """Delete an environment and return its folder; one that was created only in part is deleted as well."""
     place = environments_folder() / name
-    if "/" in name or name in ("", ".", "..") or not (place / "pyvenv.cfg").exists():
+    if "/" in name or name in ("", ".", "..") or not os.path.exists(place / "pyvenv.cfg"):  # noqa: PTH110
         raise UnknownName("environment", name, [guest.name for guest in list_environments()], "opmark env list")
     if place.is_symlink():
         place.unlink()

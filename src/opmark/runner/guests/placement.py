@@ -7,6 +7,7 @@ its parent runs.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -171,10 +172,10 @@ def _find_interpreter(name: str) -> str:
     guest = find_environment(name)
     if guest:
         return str(guest.python)
-    path = Path(name).expanduser()
-    if path.is_dir() and (path / "bin" / "python").exists():  # the folder of a virtual environment
+    path = Path(os.path.expanduser(name))  # noqa: PTH111 - any text
+    if os.path.isfile(path / "bin" / "python"):  # noqa: PTH113 - the folder of a virtual environment
         path = path / "bin" / "python"
-    if not path.exists():
+    if not os.path.exists(path):  # noqa: PTH110 - any text
         near = nearest(name, [environment.name for environment in list_environments()])
         raise UserError(
             f"there is no interpreter and no environment `{name}`",

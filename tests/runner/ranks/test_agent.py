@@ -206,7 +206,7 @@ def test_how_a_worker_died_comes_before_its_end(conducted: Conducted, stranger: 
     conducted.started()
     worker().kill()
     death = conducted.receive(Death)
-    assert (death.process, death.status) == (1, "oom")
+    assert (death.process, death.status) == (1, "killed")
     assert DOING in death.reason
     assert conducted.receive(WorkerLine) == WorkerLine(1, None)
     conducted.link.send(End(0, ""))

@@ -196,7 +196,7 @@ def test_a_worker_of_another_rank_that_dies_costs_one_task(launch: Launch, free_
     worker.kill()
     assert (first.code(), other.code()) == (1, 1), first.err
     _, slow, after = records(first)
-    assert (slow["status"], after["status"]) == ("oom", "ok"), after["reason"]
+    assert (slow["status"], after["status"]) == ("killed", "ok"), after["reason"]
     assert slow["reason"].startswith(
         f"rank 1 on {socket.gethostname()}: its process was killed (SIGKILL) while running"
     )

@@ -8,8 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from ipaddress import ip_address
 from typing import Any
 
+import psutil
 import pytest
 from msgspec.structs import replace
 
@@ -377,6 +379,15 @@ def test_a_rank_that_dies_while_idle_is_replaced_and_no_task_is_lost(
     while not ranks._ranks[0].died("waiting"):
         time.sleep(0.01)
     assert ranks.run(rank_task()).status == "ok"
+
+
+def test_ranks_on_one_host_listen_on_the_loopback_alone(crew: Callable[..., RankGroup], rank_task: Tasks) -> None:
+    ranks = crew(2)
+    assert ranks.run(rank_task()).status == "ok"
+    sockets = [one for pid in _pids(ranks) for one in psutil.Process(pid).net_connections("tcp")]
+    listening = {one.laddr.ip for one in sockets if one.status == psutil.CONN_LISTEN}
+    assert listening
+    assert all(ip_address(address).is_loopback for address in listening), listening
 
 
 @pytest.mark.parametrize("after", [0.05, 0.5])

@@ -79,7 +79,7 @@ def test_an_item_shows_its_samples(client: TestClient) -> None:
         (
             "/api/runs?status=eror",
             400,
-            "status: expected one of ok, unchecked, disturbed, wrong, skipped, error, timeout, oom; got `eror`",
+            "status: expected one of ok, unchecked, disturbed, wrong, skipped, error, timeout, oom, killed; got `eror`",
         ),
         ("/api/runs?status=eror", 400, "did you mean `error`?"),
         ("/api/runs/showcase?status=nosuch", 400, "status: expected one of ok, unchecked, disturbed, failed, wrong, "),

@@ -143,6 +143,34 @@ def test_a_limit_on_instructions_is_said_once_a_run() -> None:
         assert len(said) == 1
 
 
+DYING = """
+with open({note!r}, "a") as note:
+    note.write("x")
+if Path({note!r}).stat().st_size <= {deaths}:
+    os.kill(os.getpid(), signal.SIGKILL)
+class Backend(NullBackend): pass
+"""
+
+
+def test_a_worker_that_dies_while_it_starts_beside_others_costs_nothing(plugin: Plugin, tmp_path: Path) -> None:
+    plugin("dying", DYING.format(note=str(tmp_path / "starts"), deaths=1), device="cpu")
+    records = performed(plan("dying", "numpy-cpu", sizes=(1, 2)))
+    assert [record.status for record in records] == ["ok"] * 4
+
+
+def test_what_no_worker_could_try_is_not_stored_and_measured_by_a_resumed_run(plugin: Plugin, tmp_path: Path) -> None:
+    plugin("dying", DYING.format(note=str(tmp_path / "starts"), deaths=2))
+    asked: dict[str, Any] = {
+        "ops": "add", "params": {"shape": [[n] for n in range(1, 7)]}, "backend": "dying", "effort": "quick",
+        "threads": 1, "db": tmp_path / "store.db",
+    }  # fmt: skip
+    first = run(**asked)
+    assert [(record.status, record.untried) for record in first.records] == [("killed", False)] + [("killed", True)] * 5
+    assert [record.status for record in show(db=asked["db"]).records] == ["killed"]
+    assert first.exit_code == 1
+    assert [record.status for record in run(**asked, resume=True).records] == ["killed"] + ["ok"] * 5
+
+
 # Storing.
 
 

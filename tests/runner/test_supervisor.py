@@ -103,7 +103,7 @@ def test_a_worker_that_was_killed_while_it_waited_is_replaced(supervise: Supervi
     worker = supervise(backend("null"))
     worker.run(make_task())
     os.kill(worker.pid, signal.SIGKILL)
-    assert worker.run(make_task(shape=[2])).status in {"ok", "oom"}
+    assert worker.run(make_task(shape=[2])).status in {"ok", "killed"}
     assert worker.run(make_task(shape=[3])).status == "ok"
 
 
@@ -154,6 +154,67 @@ def test_a_worker_that_cannot_start_is_told_and_can_be_closed(supervise: Supervi
         with pytest.raises(WorkerDied, match="no driver"):
             worker.start()
     worker.close()
+
+
+def dies_while_starting(note: Path, deaths: int, act: str = "os.kill(os.getpid(), signal.SIGKILL)") -> str:
+    """Source of a backend whose first workers, `deaths` in all, do not get beyond importing it."""
+    return f"""
+with open({str(note)!r}, "a") as note:
+    note.write("x")
+if Path({str(note)!r}).stat().st_size <= {deaths}:
+    {act}
+class Backend(NullBackend): pass
+"""
+
+
+@pytest.mark.parametrize("act", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(4)", "raise ImportError('busy')"])
+def test_a_start_that_fails_is_tried_again_and_costs_no_task(
+    supervise: Supervise, plugin: Plugin, make_task: MakeTask, tmp_path: Path, act: str
+) -> None:
+    note = tmp_path / "starts"
+    worker = supervise(plugin("dying", dies_while_starting(note, 1, act)))
+    assert [worker.run(make_task(backend="dying", shape=[n])).status for n in (1, 2)] == ["ok", "ok"]
+    assert note.read_text() == "xx"
+
+
+def test_a_start_that_fails_again_costs_one_task_and_the_others_are_untried(
+    supervise: Supervise, plugin: Plugin, make_task: MakeTask, tmp_path: Path
+) -> None:
+    note = tmp_path / "starts"
+    worker = supervise(plugin("dying", dies_while_starting(note, 100)))
+    records = [worker.run(make_task(backend="dying", shape=[n])) for n in (1, 2, 3)]
+    assert [(record.status, record.untried) for record in records] == [
+        ("killed", False), ("killed", True), ("killed", True),
+    ]  # fmt: skip
+    assert {record.reason for record in records} == {
+        "dying cannot start: its process was killed (SIGKILL) while starting"
+    }
+    assert note.read_text() == "xx"
+
+
+def test_a_stopped_start_is_ended_by_the_time_out_and_tried_again(
+    supervise: Supervise, plugin: Plugin, make_task: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opmark.runner.supervisor.SHORTEST_START", 0.0)
+    stop = "os.kill(os.getpid(), signal.SIGSTOP)"
+    worker = supervise(plugin("dying", dies_while_starting(tmp_path / "starts", 1, stop)), timeout=8.0)
+    assert worker.run(make_task(backend="dying")).status == "ok"
+
+
+@pytest.mark.parametrize(("timeout", "start"), [(1.0, 30.0), (40.0, 40.0), (60.0, 60.0), (3600.0, 120.0)])
+def test_a_start_follows_the_time_out_of_a_task_within_bounds(timeout: float, start: float) -> None:
+    assert WorkerOptions(timeout).start_timeout == start
+
+
+def test_a_process_that_the_system_does_not_allow_is_a_record(
+    supervise: Supervise, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("opmark.runner.supervisor.WorkerProcess", refuse)
+    record = supervise(backend("null")).run(make_task())
+    assert record.reason == "null cannot start: its process cannot be started: Resource temporarily unavailable"
 
 
 def test_a_task_for_a_worker_that_cannot_start_is_a_record(
@@ -343,3 +404,4 @@ def test_a_worker_that_never_takes_a_task_is_replaced_once(
     monkeypatch.setattr(WorkerProcess, "run", gone)
     record = supervise(backend("null")).run(make_task())
     assert (record.status, record.reason, len(tried)) == ("error", "gone before it began", 2)
+    assert record.untried

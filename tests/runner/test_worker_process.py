@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from opmark.hardware.memory_kills import MemoryKills
 from opmark.plugin import BackendInfo
 from opmark.plugin.registry import backend
 from opmark.runner.worker_process import WorkerDied, WorkerProcess, record_of_death
@@ -72,7 +73,8 @@ def test_a_backend_names_variables_of_its_own(plugin: Plugin) -> None:
         ("sys.exit(0)", "error", ["exit code 0"]),
         ("ctypes.string_at(0)", "error", ["SIGSEGV", "Segmentation fault"]),
         ("os.abort()", "error", ["SIGABRT"]),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "oom", ["SIGKILL", "memory"]),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "killed", ["was killed (SIGKILL) while running the task"]),
+        ("os.kill(os.getpid(), signal.SIGTERM)", "killed", ["was killed (SIGTERM) while running the task"]),
     ],
 )
 def test_a_death_is_told_by_its_cause(
@@ -84,6 +86,18 @@ def test_a_death_is_told_by_its_cause(
     assert not death.illegal
     for part in parts:
         assert part in death.reason
+
+
+def test_a_kill_is_for_want_of_memory_where_the_kernel_says_so(
+    plugin: Plugin, start_worker: StartWorker, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin(
+        "greedy", "class Backend(NullBackend):\n    def tensor(self, spec, seed): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    monkeypatch.setattr(MemoryKills, "since", lambda self: "the kernel says so")
+    death = died(start_worker("greedy"), make_task(backend="greedy"))
+    assert death.status == "oom"
+    assert death.reason == "its process was killed (SIGKILL) while running the task: the kernel says so"
 
 
 def test_an_illegal_instruction_is_marked(plugin: Plugin, start_worker: StartWorker, make_task: MakeTask) -> None:
@@ -144,7 +158,7 @@ def test_a_hang_while_starting_ends_at_the_time_out(plugin: Plugin) -> None:
     assert caught.value.status == "timeout"
 
 
-def test_a_kill_from_outside_reads_as_want_of_memory(
+def test_a_kill_from_outside_is_not_taken_for_want_of_memory(
     plugin: Plugin, start_worker: StartWorker, make_task: MakeTask, tmp_path: Path, wait_for: WaitFor
 ) -> None:
     """The kernel kills with the same signal when memory runs out, and tells nobody why."""
@@ -162,7 +176,7 @@ def test_a_kill_from_outside_reads_as_want_of_memory(
     killer.start()
     death = died(worker, make_task(backend="busy"))
     killer.join()
-    assert death.status == "oom"
+    assert death.status == "killed"
     assert "SIGKILL" in death.reason
 
 
@@ -172,7 +186,7 @@ def test_a_worker_that_died_between_tasks_is_told(
     worker = start_worker("null")
     os.kill(worker._process.pid, signal.SIGKILL)
     wait_for(lambda: not alive(worker._process.pid), "its death")
-    assert died(worker, make_task()).status == "oom"
+    assert died(worker, make_task()).status == "killed"
 
 
 def test_a_death_is_seen_while_a_child_of_the_worker_lives_on(

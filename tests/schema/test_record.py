@@ -42,7 +42,15 @@ def measured(quantity: str = "latency", samples: tuple[float, ...] = (1e-6, 2e-6
 
 @pytest.mark.parametrize(
     ("status", "failed"),
-    [("ok", False), ("skipped", False), ("wrong", True), ("error", True), ("timeout", True), ("oom", True)],
+    [
+        ("ok", False),
+        ("skipped", False),
+        ("wrong", True),
+        ("error", True),
+        ("timeout", True),
+        ("oom", True),
+        ("killed", True),
+    ],
 )
 def test_a_skipped_task_has_not_failed_and_every_other_trouble_has(status, failed):
     assert Record(TASK, status).failed is failed

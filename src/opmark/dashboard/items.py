@@ -27,7 +27,7 @@ Sort = Literal["", "name", "-name", "time", "-time", "share", "-share", "backend
 """Column to sort by; empty for the order of measurement. A `-` means descending."""
 _Item = TypeVar("_Item")
 StatusFilter = Literal[
-    "", "ok", "unchecked", "disturbed", "failed", "wrong", "skipped", "error", "timeout", "oom"
+    "", "ok", "unchecked", "disturbed", "failed", "wrong", "skipped", "error", "timeout", "oom", "killed"
 ]  # fmt: skip
 """`failed` stands for all statuses of failures."""
 

@@ -22,6 +22,11 @@ class World:
     timeout: float
     """Seconds after which a call without an answer is given up."""
 
+    @property
+    def on_one_host(self) -> bool:
+        """Whether all ranks are on one host: then rank 0 must listen on the loopback address `host` alone."""
+        return self.host.startswith("127.")
+
 
 @dataclass(frozen=True)
 class Peers:

@@ -102,9 +102,9 @@ def facts_of(run_view: RunView) -> Facts:
 
 # Failures by reason, with their cases.
 
-ORDER = ("wrong", "error", "oom", "timeout")
+ORDER = ("wrong", "error", "oom", "killed", "timeout")
 """Order of failures: wrong results, which mislead, come before missing ones."""
-WORDS = {"wrong": "wrong result", "error": "error", "oom": "out of memory", "timeout": "timed out",
+WORDS = {"wrong": "wrong result", "error": "error", "oom": "out of memory", "timeout": "timed out", "killed": "killed",
          "skipped": "skipped", "ok": "measured", "unchecked": "unchecked", "disturbed": "disturbed"}  # fmt: skip
 _FAILURES_LISTED = 200
 """Number of cases that are listed for one reason; the table has the others."""

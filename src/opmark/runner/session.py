@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import groupby
@@ -143,10 +143,7 @@ def _with_half_the_threads(task: Task) -> Task:
 def run_group(group: TaskGroup, worker: Supervisor | RankGroup, hello: Hello | WorkerDied) -> Iterator[Record]:
     """Yield one record for each task of a group, whatever becomes of its worker."""
     for task in group.tasks:
-        if isinstance(hello, WorkerDied):
-            reason = f"{group.backend} cannot start: {hello.reason}"
-            yield Record(task, hello.status, reason, started=utc_now())
-        elif hello.unavailable:
+        if isinstance(hello, Hello) and hello.unavailable:
             yield Record(task, "skipped", hello.unavailable, started=utc_now())
         else:
             yield worker.run(task)
@@ -181,13 +178,9 @@ def start_workers(
             stack.callback(workers[-1].close)
         if 1 < len(together) <= psutil.virtual_memory().available / _WORKER_MEMORY:
             for supervisor in together:
-                try:
+                with suppress(WorkerDied):  # `_start` tries again
                     supervisor.launch()
-                except WorkerDied as death:
-                    hellos[supervisor] = death
-            for supervisor in together:
-                if supervisor not in hellos:
-                    hellos[supervisor] = _start(supervisor)
+            hellos |= {supervisor: _start(supervisor) for supervisor in together}
         for (group, _), worker in zip(jobs, workers, strict=True):
             yield group, worker, hellos[worker] if worker in hellos else _start(worker)
             worker.close()

@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from opmark.errors import UserError
 from opmark.plugin import BackendInfo
@@ -16,12 +19,17 @@ from opmark.runner.worker_process import WorkerDied, WorkerProcess, record_of_de
 from opmark.schema import Environment, Record, Task
 from opmark.schema.messages import Hello, Side
 
-START_TIMEOUT = 120.0
+LONGEST_START = 120.0
+SHORTEST_START = 30.0
+"""Bounds for the seconds that a start may take: importing a framework takes its time, however short the tasks are."""
+STARTS = 2
+"""Starts in a row that may fail."""
 DEFAULT_COMPILE_TIMEOUT = 300.0
 
 Say = Callable[[str], None]
 Keep = Callable[[Environment], None]
 """Is given each environment before the records that name it."""
+T = TypeVar("T")
 
 
 class WorkerPool:
@@ -34,7 +42,7 @@ class WorkerPool:
         """Start a worker now. A broken interpreter is only reported when the worker is needed."""
         info = find_backend(backend)
         limit = instruction_set.limit_for(info)
-        with suppress(UserError):
+        with suppress(UserError, OSError):
             if not why_missing(info):
                 self._waiting[backend, threads, limit] = WorkerProcess(info, threads, instruction_set.environ(limit))
 
@@ -64,6 +72,42 @@ class WorkerOptions:
     keep: Keep = _ignore
     pool: WorkerPool = field(default_factory=WorkerPool)
 
+    @property
+    def start_timeout(self) -> float:
+        """Seconds that a worker may take to start: as long as a task may take, within bounds."""
+        return min(LONGEST_START, max(SHORTEST_START, self.timeout))
+
+
+class StartAttempts:
+    """Starts a worker, or all ranks of a group, once more where a start fails. When that fails too, the task that
+    needed it is charged with the failure; those after it count as untried."""
+
+    def __init__(self, name: str) -> None:
+        """`name`: what is started, as in `torch-cpu cannot start`."""
+        self.charged = False
+        self._name = name
+        self._failure: WorkerDied | None = None
+
+    def attempt(self, start: Callable[[], T]) -> T:
+        """What `start` returns. Raise WorkerDied where it has failed too often, and from then on without a try."""
+        if self._failure:
+            raise self._failure
+        for left in reversed(range(STARTS)):
+            try:
+                return start()
+            except WorkerDied as death:
+                if left:
+                    continue
+                reason = f"{self._name} cannot start: {death.reason}"
+                self._failure = WorkerDied(death.status, reason, illegal=death.illegal, starting=True)
+        assert self._failure is not None
+        raise self._failure
+
+    def charge(self, record: Record) -> Record:
+        """The record of a task for which nothing could be started, which is untried if another one was charged."""
+        untried, self.charged = self.charged, True
+        return replace(record, untried=untried)
+
 
 class Supervisor:
     """Runs the tasks of one backend with one number of threads in a worker process."""
@@ -77,6 +121,7 @@ class Supervisor:
         self._worker: WorkerProcess | None = None
         self._hello: Hello | None = None
         self._environment = ""
+        self._starts = StartAttempts(info.name)
         if self._limit:
             self._say_limit()
 
@@ -88,21 +133,12 @@ class Supervisor:
                 self._worker = self._options.pool.take(self._info, self._threads, self._limit, self._side)
             except UserError as error:  # its interpreter is broken, or cannot be given what a worker needs
                 raise WorkerDied("error", error.message) from None
+            except OSError as error:  # so many processes or open files are not allowed
+                raise WorkerDied("error", f"its process cannot be started: {error.strerror}") from None
 
     def start(self) -> Hello:
         """The hello of a worker that is ready for tasks. Raise WorkerDied if its framework cannot be imported."""
-        self.launch()
-        assert self._worker is not None
-        if self._hello is None:
-            try:
-                self._hello = self._worker.hello(START_TIMEOUT)
-            except WorkerDied:
-                self.close()
-                raise
-            if not self._hello.unavailable:
-                self._environment = self._hello.environment.id
-                self._options.keep(self._hello.environment)
-        return self._hello
+        return self._hello or self._starts.attempt(self._start_once)
 
     def run(self, task: Task) -> Record:
         """The record of a task, whatever becomes of the worker."""
@@ -116,14 +152,30 @@ class Supervisor:
             return self._attempt(task)  # it died while others measured: a new worker gets the task, once
         except WorkerDied as death:
             record = record_of_death(task, death, time.perf_counter() - since, self._environment)
-            if death.illegal and self._info.device == "cpu":
-                return self._retry_with_limit(task) or record
-            return record
+            if death.illegal and self._info.device == "cpu" and not self._starts.charged:
+                retried = self._retry_with_limit(task)
+                if retried:
+                    return retried
+            return self._starts.charge(record) if death.starting else record
 
     def close(self) -> None:
         if self._worker:
             self._worker.close()
         self._worker = self._hello = None
+
+    def _start_once(self) -> Hello:
+        self.launch()
+        assert self._worker is not None
+        try:
+            hello = self._worker.hello(self._options.start_timeout)
+        except WorkerDied:
+            self.close()
+            raise
+        self._hello = hello
+        if not hello.unavailable:
+            self._environment = hello.environment.id
+            self._options.keep(hello.environment)
+        return hello
 
     def _attempt(self, task: Task) -> Record:
         self.start()
@@ -139,9 +191,9 @@ class Supervisor:
 
     def _retry_with_limit(self, task: Task) -> Record | None:
         """The record under the mildest limit with which the task survives; None if it survives none."""
-        before = self._limit
-        for limit in instruction_set.stricter_than(before):
-            self._limit = limit
+        before = self._limit, self._starts
+        for limit in instruction_set.stricter_than(self._limit):
+            self._limit, self._starts = limit, StartAttempts(self._info.name)
             try:
                 record = self._attempt(task)
             except WorkerDied as death:
@@ -151,7 +203,7 @@ class Supervisor:
             instruction_set.remember(self._info.name, limit)
             self._say_limit()
             return record
-        self._limit = before
+        self._limit, self._starts = before
         return None
 
     def _say_limit(self) -> None:

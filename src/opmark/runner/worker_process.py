@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import IO
 
+from opmark.hardware.memory_kills import MemoryKills
 from opmark.plugin import BackendInfo
 from opmark.runner.guests.environments import own_environ
 from opmark.runner.guests.placement import choose_interpreter, worker_command
@@ -26,12 +27,16 @@ SCRATCH = "OPMARK_SCRATCH"
 """Names a folder that a worker may fill: a worker is ended without notice, and its parent removes the folder."""
 _POLL_INTERVAL = 0.5
 """Seconds between two checks whether a silent worker is alive."""
+_SENT_FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+"""Signals that other processes send, and no fault of the process itself raises."""
 
 
 class WorkerDied(Exception):
     """The process ended, or was ended, before it answered."""
 
-    def __init__(self, status: Status, reason: str, *, illegal: bool = False, idle: bool = False) -> None:
+    def __init__(
+        self, status: Status, reason: str, *, illegal: bool = False, idle: bool = False, starting: bool = False
+    ) -> None:
         super().__init__(reason)
         self.status: Status = status
         self.reason = reason
@@ -39,6 +44,8 @@ class WorkerDied(Exception):
         """Whether it met an instruction that this machine does not have or does not allow."""
         self.idle = idle
         """Whether it died while it waited for a task, so that no task is to blame."""
+        self.starting = starting
+        """Whether no process could be started, so that there was none to try a task."""
 
 
 def environ_for(
@@ -68,6 +75,7 @@ class WorkerProcess:
         """`rank`: whether the process is to be one rank of a group."""
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         self._scratch = tempfile.TemporaryDirectory(prefix="opmark-worker-", ignore_cleanup_errors=True)
+        self._memory_kills = MemoryKills()
         reading, writing = os.pipe()
         role = ["rank"] if rank else []
         self._process = subprocess.Popen(
@@ -108,6 +116,7 @@ class WorkerProcess:
 
     def send(self, line: bytes) -> None:
         """Send a line to the worker. Raise WorkerDied if it has died since its last answer."""
+        self._memory_kills = MemoryKills()
         try:
             assert self._process.stdin is not None
             self._process.stdin.write(line + b"\n")
@@ -169,8 +178,11 @@ class WorkerProcess:
         if code >= 0:
             return WorkerDied("error", f"its process ended with exit code {code} while {doing}{last_words}")
         name = signal.Signals(-code).name
-        if -code == signal.SIGKILL:
-            return WorkerDied("oom", f"its process was killed ({name}) while {doing}, most likely for want of memory")
+        if -code in _SENT_FROM_OUTSIDE:
+            what = f"its process was killed ({name}) while {doing}"
+            if -code == signal.SIGKILL and (evidence := self._memory_kills.since()):
+                return WorkerDied("oom", f"{what}: {evidence}")
+            return WorkerDied("killed", f"{what}{last_words}")
         text = signal.strsignal(-code) or "unknown signal"
         return WorkerDied(
             "error", f"its process died of {name} ({text}) while {doing}{last_words}", illegal=-code == signal.SIGILL
@@ -178,5 +190,13 @@ class WorkerProcess:
 
 
 def record_of_death(task: Task, death: WorkerDied, duration: float, environment: str) -> Record:
-    """The record of a task whose worker died."""
-    return Record(task, death.status, death.reason, environment=environment, started=utc_now(), duration=duration)
+    """The record of a task whose worker died. A worker that died before the task reached it has not tried it."""
+    return Record(
+        task,
+        death.status,
+        death.reason,
+        environment=environment,
+        started=utc_now(),
+        duration=duration,
+        untried=death.idle,
+    )

@@ -121,7 +121,7 @@ class Profile(Struct, frozen=True):
     command: str = ""
 
 
-Status = Literal["ok", "unchecked", "disturbed", "wrong", "skipped", "error", "timeout", "oom"]
+Status = Literal["ok", "unchecked", "disturbed", "wrong", "skipped", "error", "timeout", "oom", "killed"]
 """
 ok         measured, and verified at the size that was measured
 unchecked  measured, but nothing has verified the result: it has no place in a ranking
@@ -130,11 +130,12 @@ wrong      computed a wrong result; not measured
 skipped    cannot run here: nothing was tried, or the framework does not support it
 error      raised, or took its process down
 timeout    did not finish in time; its process was killed
-oom        needed more memory than there was
+oom        needed more memory than there was: its framework, or a counter of the kernel, says so
+killed     its process was ended from outside, and nothing says why
 """
 
 STATUSES: tuple[Status, ...] = get_args(Status)
-FAILED: frozenset[Status] = frozenset({"wrong", "error", "timeout", "oom"})
+FAILED: frozenset[Status] = frozenset({"wrong", "error", "timeout", "oom", "killed"})
 COUNTED: frozenset[Status] = frozenset({"ok", "unchecked"})
 """Statuses of numbers that count: in rates, comparisons, histories and key figures."""
 MEASURED: frozenset[Status] = COUNTED | {"disturbed"}
@@ -207,8 +208,7 @@ class Record(Struct, frozen=True):
     compilation: Compilation | None = None
     """Only from a backend that compiles."""
     untried: bool = False
-    """Something that the task needs was gone before its turn: the record is shown but not stored, so that `--resume`
-    runs the task."""
+    """No worker was there to try the task: the record is shown but not stored, so that `--resume` runs the task."""
     overlap: Overlap | None = None
     """Only for communication that runs beside other work."""
 

@@ -22,8 +22,10 @@ from opmark.runner import instruction_set
 from opmark.runner.ranks import agent as agents
 from opmark.runner.ranks import connection
 from opmark.runner.ranks.agent import serve, serve_rank_zero
+from opmark.runner.ranks.authentication import admit_agent, read_secret
 from opmark.runner.ranks.connection import (
     DOING,
+    Challenge,
     Death,
     End,
     ForwardLine,
@@ -55,7 +57,10 @@ class Conducted:
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
         self.link = RankConnection(server.accept()[0])
-        self.greeting: Greeting = self.link.receive(connection.greeting)
+
+    def admit(self) -> Greeting:
+        """Let it in, as rank 0 does."""
+        return admit_agent(self.link, read_secret())
 
     def _serve(self) -> None:
         try:
@@ -82,7 +87,7 @@ class Conducted:
 
 
 @pytest.fixture
-def greeted() -> Iterator[Conducted]:
+def arriving() -> Iterator[Conducted]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         found = Conducted(server)
     with closing(found.link):
@@ -91,9 +96,10 @@ def greeted() -> Iterator[Conducted]:
 
 
 @pytest.fixture
-def conducted(greeted: Conducted) -> Conducted:
-    greeted.link.send(Welcome("node-a"))
-    return greeted
+def conducted(arriving: Conducted) -> Conducted:
+    arriving.admit()
+    arriving.link.send(Welcome("node-a"))
+    return arriving
 
 
 @pytest.fixture
@@ -112,8 +118,10 @@ def worker() -> psutil.Process:
     return found
 
 
-def test_it_says_who_it_is(conducted: Conducted) -> None:
-    assert conducted.greeting == Greeting(VERSION, 1, 2, 0, 1, platform.node(), COMMAND)
+def test_it_says_who_it_is(arriving: Conducted) -> None:
+    found = arriving.admit()
+    assert found == Greeting(VERSION, 1, 2, 0, 1, platform.node(), COMMAND, found.nonce)
+    assert len(found.nonce) == 64
 
 
 @pytest.mark.parametrize("code", [0, 1, 130])
@@ -140,12 +148,41 @@ def test_without_rank_0_it_ends(conducted: Conducted) -> None:
     ]
 
 
-def test_something_else_that_listens_there_is_said(greeted: Conducted) -> None:
-    greeted.link._connection.sendall(b"220 mail.example ESMTP\r\n")
-    error = greeted.ended()
+def refused(agent: Conducted, *said: bytes) -> UserError:
+    """What it ends with after it was told this. It has started nothing."""
+    agent.link._connection.sendall(b"".join(line + b"\n" for line in said))
+    error = agent.ended()
     assert isinstance(error, UserError)
-    assert "it is not the opmark of rank 0" in error.message
+    assert [one for one in psutil.Process().children() if one.cmdline()[-1:] == ["rank"]] == []
     assert "MASTER_PORT" in error.message
+    return error
+
+
+START = connection.encode_message(Start(1, "lines-cpu", 1, {}))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"220 mail.example ESMTP\r", b'{"type":"Welcome","host":"node-a"}', START],
+    ids=["mail", "as in 0.8", "start"],
+)
+def test_something_else_that_listens_there_is_said_and_not_obeyed(
+    arriving: Conducted, stranger: None, said: bytes
+) -> None:
+    assert "it is not the opmark of rank 0" in refused(arriving, said, START).message
+
+
+def test_a_rank_0_without_the_secret_is_not_obeyed(arriving: Conducted, stranger: None) -> None:
+    """Whoever holds the port first can say what rank 0 says, but proves nothing."""
+    challenge = connection.encode_message(Challenge("drawn", "0" * 64))
+    error = refused(arriving, challenge, b'{"type":"Welcome","host":"node-a"}', START)
+    assert "has another secret than this rank, or none" in error.message
+    assert "OPMARK_SECRET" in str(error.hint)
+
+
+def test_an_unsigned_line_is_not_obeyed_after_the_greeting(arriving: Conducted, stranger: None) -> None:
+    arriving.admit()
+    assert "said a line that it has not signed" in refused(arriving, b'{"type":"Welcome","host":"x"}', START).message
 
 
 def test_a_backend_that_is_not_there_is_its_first_word(conducted: Conducted, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +243,7 @@ def test_how_a_worker_died_comes_before_its_end(conducted: Conducted, stranger: 
     conducted.started()
     worker().kill()
     death = conducted.receive(Death)
-    assert (death.process, death.status) == (1, "oom")
+    assert (death.process, death.status) == (1, "killed")
     assert DOING in death.reason
     assert conducted.receive(WorkerLine) == WorkerLine(1, None)
     conducted.link.send(End(0, ""))

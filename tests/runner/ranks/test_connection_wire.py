@@ -10,15 +10,20 @@ from contextlib import closing, suppress
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opmark.runner.ranks import connection
 from opmark.runner.ranks.connection import (
     Alive,
+    Challenge,
     ConnectionLost,
     Death,
     End,
     ForwardLine,
     Greeting,
+    LineSeal,
+    Proof,
     RankConnection,
     Refusal,
     Start,
@@ -47,6 +52,8 @@ def pair() -> Iterator[Pair]:
     ("message", "decoder"),
     [
         (Greeting("1.2", 1, 2, 0, 1, "node-b", "abc"), connection.greeting),
+        (Challenge("drawn", "signed"), connection.challenge),
+        (Proof("signed"), connection.proof),
         (Welcome("node-a"), connection.reception),
         (Refusal("no"), connection.reception),
         (Start(1, "torch-cpu", 2, {"RANK": "1"}), connection.from_rank_zero),
@@ -112,6 +119,38 @@ def test_several_messages_in_one_piece_and_one_in_several(pair: Pair) -> None:
     assert [link.receive(connection.from_rank_zero).process for _ in range(2)] == [1, 2]
     other.sendall(b'op","process":3}\n')
     assert link.receive(connection.from_rank_zero) == Stop(3)
+
+
+@given(st.lists(st.binary()))
+def test_signed_lines_are_taken_in_their_order(lines: list[bytes]) -> None:
+    signing, checking = LineSeal(b"key"), LineSeal(b"key")
+    assert [checking.check(signing.sign(line)) for line in lines] == lines
+
+
+def changed(signed: list[bytes], how: str) -> list[bytes]:
+    first, second = signed
+    return {
+        "left out": [second],
+        "said again": [first, first],
+        "in another order": [second, first],
+        "another word": [first[:-1] + b"!", second],
+        "another signature": [b"0" + first[1:] if first[:1] != b"0" else b"1" + first[1:], second],
+        "no signature": [first.partition(b" ")[2], second],
+        "another key": [LineSeal(b"other").sign(b"one")],
+        "empty": [b""],
+    }[how]
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["left out", "said again", "in another order", "another word", "another signature", "no signature", "another key",
+     "empty"],
+)  # fmt: skip
+def test_a_line_that_was_changed_on_the_way_ends_the_link(how: str) -> None:
+    signing, checking = LineSeal(b"key"), LineSeal(b"key")
+    lines = changed([signing.sign(b"one"), signing.sign(b"two")], how)
+    with pytest.raises(ConnectionLost, match="has not signed"):
+        list(map(checking.check, lines))
 
 
 def test_an_older_or_newer_greeting_is_understood(pair: Pair) -> None:

@@ -8,8 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from ipaddress import ip_address
 from typing import Any
 
+import psutil
 import pytest
 from msgspec.structs import replace
 
@@ -153,13 +155,35 @@ def test_late_words_of_an_ended_process_are_not_heard(rank_task: Tasks) -> None:
     assert crew.run(rank_task()).status == "ok"
 
 
-def test_what_cannot_start_again_is_not_tried_for_ever(rank_task: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crews, "START_TIMEOUT", 0.1)
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start may take no longer than a task."""
+    monkeypatch.setattr("opmark.runner.supervisor.SHORTEST_START", 0.0)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_cannot_start_costs_one_task_and_is_not_tried_for_ever(rank_task: Tasks) -> None:
     crew, members = made_up(lambda member, order: None)
-    reasons = [crew.run(rank_task()).reason for _ in range(4)]
-    assert "while starting" in reasons[0]
-    assert "could not be started again" in reasons[2]
-    assert reasons[3] == reasons[2]
+    since = time.monotonic()
+    with pytest.raises(WorkerDied):
+        crew.start()
+    records = [crew.run(rank_task()) for _ in range(4)]
+    assert time.monotonic() - since < NO_TIME / 4
+    assert [(record.status, record.untried) for record in records] == [("timeout", False)] + [("timeout", True)] * 3
+    assert {record.reason for record in records} == {records[0].reason}
+    assert "torch-cpu cannot start: no answer of any rank within" in records[0].reason
+    assert members[0].starts == 2
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("command", ["start", JoinGroup])
+def test_a_rank_that_is_stopped_while_it_starts_or_joins_costs_no_task(rank_task: Tasks, command: Any) -> None:
+    def script(member: FakeRank, order: Any) -> Any:
+        stuck = member.rank == 1 and member.starts == 1
+        return None if stuck and (order == command or isinstance(order, JoinGroup)) else well(member, order)
+
+    crew, members = made_up(script)
+    assert [crew.run(rank_task()).status for _ in range(2)] == ["ok", "ok"]
     assert members[0].starts == 2
 
 
@@ -200,7 +224,7 @@ def test_a_rank_that_cannot_join_is_named_at_once_with_its_reason(rank_task: Tas
     since = time.monotonic()
     record = made_up(script, timeout=NO_TIME)[0].run(rank_task())
     assert time.monotonic() - since < crews.JOIN_TIMEOUT / 2
-    assert (record.status, record.reason) == ("error", "rank 1 cannot join: no route to host")
+    assert (record.status, record.reason) == ("error", "torch-cpu cannot start: rank 1 cannot join: no route to host")
 
 
 def test_living_ranks_that_cannot_meet_again_are_replaced_before_a_task_is_charged(rank_task: Tasks) -> None:
@@ -234,7 +258,10 @@ def test_processes_that_the_system_does_not_allow_are_a_reason(rank_task: Tasks)
         raise OSError(24, "Too many open files")
 
     record = made_up(script)[0].run(rank_task())
-    assert (record.status, record.reason) == ("error", "3 ranks cannot be started: Too many open files")
+    assert (record.status, record.reason) == (
+        "error",
+        "torch-cpu cannot start: 3 ranks cannot be started: Too many open files",
+    )
 
 
 def test_a_record_of_a_death_says_when_it_began_and_how_long_it_took(rank_task: Tasks) -> None:
@@ -290,7 +317,7 @@ def test_ranks_measure_together_and_every_rank_is_kept(crew: Callable[..., RankG
 FAULTS = {
     "raise": ("error", "rank 1: RuntimeError"),
     "exit": ("error", "rank 1: its process ended with exit code"),
-    "kill": ("oom", "rank 1: its process was killed"),
+    "kill": ("killed", "rank 1: its process was killed"),
     "oom": ("oom", "rank 1"),
     "wrong": ("wrong", "rank 1"),
     "hang": ("timeout", "no answer of"),
@@ -337,7 +364,7 @@ def test_a_rank_that_is_killed_or_stopped_from_outside_in_the_middle_costs_one_t
     endless = replace(task, settings=replace(task.settings, sampling=long))
     threading.Timer(2.0, os.kill, (victim, signal_)).start()
     record = ranks.run(endless)
-    assert record.status in ("oom", "error", "timeout")
+    assert record.status in ("killed", "error", "timeout")
     assert "rank 1" in record.reason
     assert ranks.run(rank_task()).status == "ok"
 
@@ -352,6 +379,38 @@ def test_a_rank_that_dies_while_idle_is_replaced_and_no_task_is_lost(
     while not ranks._ranks[0].died("waiting"):
         time.sleep(0.01)
     assert ranks.run(rank_task()).status == "ok"
+
+
+def test_ranks_on_one_host_listen_on_the_loopback_alone(crew: Callable[..., RankGroup], rank_task: Tasks) -> None:
+    ranks = crew(2)
+    assert ranks.run(rank_task()).status == "ok"
+    sockets = [one for pid in _pids(ranks) for one in psutil.Process(pid).net_connections("tcp")]
+    listening = {one.laddr.ip for one in sockets if one.status == psutil.CONN_LISTEN}
+    assert listening
+    assert all(ip_address(address).is_loopback for address in listening), listening
+
+
+@pytest.mark.parametrize("after", [0.05, 0.5])
+def test_a_rank_that_is_killed_while_it_starts_costs_no_task(
+    crew: Callable[..., RankGroup], rank_task: Tasks, after: float
+) -> None:
+    ranks = crew(2)
+    killed: list[int] = []
+
+    def kill() -> None:
+        while len(_pids(ranks)) < 2:
+            time.sleep(0.005)
+        time.sleep(after)
+        killed.append(_pids(ranks)[1])
+        os.kill(killed[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    ranks.start()
+    killer.join()
+    record = ranks.run(rank_task())
+    assert (record.status, record.reason) == ("ok", "")
+    assert killed[0] not in _pids(ranks)
 
 
 def test_nothing_is_left_behind(rank_task: Tasks, crew: Callable[..., RankGroup]) -> None:

@@ -141,6 +141,7 @@ def test_what_the_user_says_comes_first() -> None:
 def test_on_one_host_nobody_needs_to_say_where() -> None:
     environ = {**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "3"}
     assert place(environ).host == "127.0.0.1"
+    assert place({**environ, "MASTER_ADDR": "node-a"}).host == "127.0.0.1"
 
 
 @pytest.mark.parametrize("environ", [BY_HAND, OPEN_MPI, MVAPICH, HYDRA])

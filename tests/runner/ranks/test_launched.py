@@ -159,6 +159,35 @@ def test_a_wrong_command_is_wrong_everywhere_at_once(launch: Launch, free_port: 
     assert [process.code() for process in processes] == [2, 2]
 
 
+def test_a_malformed_greeting_does_not_end_rank_0(launch: Launch, free_port: int) -> None:
+    first = launch(by_hand(0, 2, free_port), *RUN, SHORT)
+
+    def greet(said: bytes) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", free_port), timeout=5) as stranger:
+                stranger.sendall(said)
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    for said in (b'{"type":"Greeting","version":"0.0","rank":-1}\n', b"\x00\xff\n", b"[" * 50_000 + b"\n"):
+        wait_for(lambda said=said: greet(said))
+    other = launch(by_hand(1, 2, free_port), *RUN, SHORT)
+    assert (first.code(), other.code()) == (0, 0), first.err + other.err
+
+
+def test_ranks_with_different_secrets_do_not_meet_and_say_why(launch: Launch, free_port: int) -> None:
+    secrets = ("the secret of one user", "the secret of another")
+    first, other = (
+        launch({**by_hand(rank, 2, free_port), "OPMARK_SECRET": secret}, *RUN, SHORT, changes=SOON.format(8.0))
+        for rank, secret in enumerate(secrets)
+    )
+    assert (first.code(), other.code()) == (2, 2)
+    assert "not let in: 127.0.0.1 closed the connection before it had proved that it knows the secret" in first.err
+    assert "has another secret than this rank, or none: it may not be the opmark of rank 0" in other.err
+    assert not any(secret in process.err + process.out for secret in secrets for process in (first, other))
+
+
 # What goes wrong in the middle.
 
 
@@ -196,7 +225,7 @@ def test_a_worker_of_another_rank_that_dies_costs_one_task(launch: Launch, free_
     worker.kill()
     assert (first.code(), other.code()) == (1, 1), first.err
     _, slow, after = records(first)
-    assert (slow["status"], after["status"]) == ("oom", "ok"), after["reason"]
+    assert (slow["status"], after["status"]) == ("killed", "ok"), after["reason"]
     assert slow["reason"].startswith(
         f"rank 1 on {socket.gethostname()}: its process was killed (SIGKILL) while running"
     )

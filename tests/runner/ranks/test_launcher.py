@@ -15,7 +15,17 @@ import pytest
 from opmark.errors import UserError
 from opmark.plugin.registry import backend
 from opmark.runner.ranks import connection, launcher
-from opmark.runner.ranks.connection import ConnectionLost, End, Greeting, RankConnection, Refusal, Welcome
+from opmark.runner.ranks.authentication import NotAuthenticated, prove_to_rank_zero, read_secret
+from opmark.runner.ranks.connection import (
+    Challenge,
+    ConnectionLost,
+    End,
+    Greeting,
+    Proof,
+    RankConnection,
+    Refusal,
+    Welcome,
+)
 from opmark.runner.ranks.job import JobRank
 from opmark.runner.ranks.launcher import (
     RankLauncher,
@@ -69,13 +79,17 @@ class Agents:
 
         return beside(found)
 
-    def come(self, said: Greeting | bytes) -> RankConnection:
+    def connect(self) -> RankConnection:
         link = connection.connect("127.0.0.1", self._port, time.monotonic() + 20)
-        self._stack.enter_context(closing(link))
+        return self._stack.enter_context(closing(link))
+
+    def come(self, said: Greeting | bytes) -> RankConnection:
+        """One that says this; with a greeting, it also proves who it is."""
+        link = self.connect()
         if isinstance(said, bytes):
             link._connection.sendall(said)
         else:
-            link.send(said)
+            prove_to_rank_zero(link, said, read_secret())
         return link
 
 
@@ -90,7 +104,7 @@ def place(port: int, size: int = 2, **others: Any) -> JobRank:
 
 
 def greeting(rank: int = 1, size: int = 2, **others: Any) -> Greeting:
-    fields = {"host": "node-b", "command": COMMAND, "version": VERSION, **others}
+    fields = {"host": "node-b", "command": COMMAND, "version": VERSION, "nonce": "drawn", **others}
     return Greeting(rank=rank, size=size, **fields)
 
 
@@ -135,7 +149,7 @@ REFUSED = {
     "another command": (greeting(command="x"), "rank 1 on node-b was started with another command"),
     "another rank 0": (greeting(0), "rank 0 on node-b: expected ranks from 1 to 1"),
     "a rank beyond": (greeting(5), "rank 5 on node-b: expected ranks from 1 to 1"),
-    "the version alone": (Greeting("0.0"), f"opmark 0.0, rank 0 on {HERE} has {VERSION}"),
+    "the version alone": (Greeting("0.0", nonce="drawn"), f"opmark 0.0, rank 0 on {HERE} has {VERSION}"),
 }
 
 
@@ -162,12 +176,82 @@ def test_a_rank_that_is_there_twice_ends_it_for_all(port: int, agents: Agents) -
     assert first.receive(connection.from_rank_zero) == End(2, second.reason)
 
 
-@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"", b"x" * 200_000, b'{"type":"Greeting"}\n'])
+STRANGERS = [
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"",
+    b"x" * 200_000,
+    b'{"type":"Greeting"}\n',
+    b'{"type":"Greeting","version":"0.0","rank":-7}\n',
+    b'{"type":"Greeting","version":"0.0","rank":1,"size":2,"nonce":"n"}\n{"type":"Proof","proof":"\\u00e4"}\n',
+    connection.encode_message(greeting(0)) + b"\n",
+    connection.encode_message(greeting()) + b'\n{"type":"Proof","proof":""}\n',
+]
+
+
+@pytest.mark.parametrize("said", STRANGERS)
 def test_a_stranger_keeps_nobody_from_coming(port: int, agents: Agents, said: bytes) -> None:
     posts = agents.await_agents()
     agents.come(said)
     agents.come(greeting())
     assert sorted(posts()) == [1]
+
+
+def test_an_opmark_that_cannot_prove_who_it_is_is_told_so_and_ends_nothing(port: int, agents: Agents) -> None:
+    posts = agents.await_agents()
+    old = agents.connect()
+    old.send(greeting(version="0.8.0", nonce=""))
+    refusal = old.receive(connection.reception)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason.endswith("wants a proof that opmark 0.8.0 lacks")
+    agents.come(greeting())
+    assert sorted(posts()) == [1]
+
+
+def test_another_secret_is_not_let_in_and_named_when_a_rank_is_missing(
+    port: int, agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher, "ARRIVAL_TIMEOUT", 1.0)
+    posts = agents.await_agents()
+    with closing(agents.connect()) as link, pytest.raises(NotAuthenticated, match="has another secret"):
+        prove_to_rank_zero(link, greeting(), b"another secret of this user")
+    with pytest.raises(UserError, match=r"not let in: 127\.0\.0\.1 closed the connection before") as caught:
+        posts()
+    assert "OPMARK_SECRET" in str(caught.value.hint)
+
+
+def test_a_proof_of_another_connection_is_of_no_use(port: int, agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was overheard is said again: rank 0 has drawn another number."""
+    posts = agents.await_agents(3)
+    heard: list[Any] = []
+    send = RankConnection.send
+
+    def overheard(self: RankConnection, message: Any) -> None:
+        heard.append(message)
+        send(self, message)
+
+    monkeypatch.setattr(RankConnection, "send", overheard)
+    agents.come(greeting(1, 3)).receive(connection.reception)
+    (said,) = [message for message in heard if isinstance(message, Proof)]
+    again = agents.connect()
+    again.send(greeting(1, 3))
+    assert isinstance(again.receive(connection.challenge), Challenge)
+    again.send(said)
+    with pytest.raises(ConnectionLost):
+        again.receive(connection.reception)
+    agents.come(greeting(2, 3))
+    assert sorted(posts()) == [1, 2]
+
+
+def test_many_that_say_nothing_keep_nobody_from_coming_for_ever(
+    port: int, agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher, "_MAX_STRANGERS", 3)
+    monkeypatch.setattr(launcher, "SILENCE", 0.5)
+    posts = agents.await_agents()
+    silent = [agents.connect() for _ in range(12)]
+    agents.come(greeting())
+    assert sorted(posts()) == [1]
+    assert len(silent) == 12
 
 
 def test_missing_ranks_are_named(port: int, agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,9 +422,16 @@ def test_ranks_of_this_host_use_the_interface_that_others_reach_it_by(
     addresses = {posts[1].connection: "127.0.0.1", posts[2].connection: "10.0.0.5"}
     monkeypatch.setattr(RankConnection, "own_address", property(lambda link: addresses[link]))
     monkeypatch.setattr(launcher, "interface_of", lambda address: {"10.0.0.5": "eth0"}[address])
-    found = RemoteRankLauncher(place(1, 3), posts)
+    found = RemoteRankLauncher(place(1, 3, host="node-a"), posts)
     group = found.group(backend("torch-cpu"), 1, 3, WorkerOptions(5.0))
     home, near, far = group._ranks
+    assert group._host == "node-a"
     assert vars(home)["_address"] == "10.0.0.5"
     assert vars(near)["_environ"] == {"GLOO_SOCKET_IFNAME": "eth0"}
     assert vars(far)["_environ"] == {}
+
+
+def test_ranks_that_all_came_by_the_loopback_meet_there(post: Callable[..., AgentConnection]) -> None:
+    """Whatever MASTER_ADDR says: what they listen on is closed to other hosts."""
+    found = RemoteRankLauncher(place(1, 3, host=HERE), {1: post(1), 2: post(2)})
+    assert found.group(backend("torch-cpu"), 1, 3, WorkerOptions(5.0))._host == "127.0.0.1"

@@ -14,7 +14,7 @@ from opmark.schema import Run
 from opmark.schema.run import RunSummary
 
 ROWS = 50
-Status = Literal["", "ok", "unchecked", "disturbed", "wrong", "skipped", "error", "timeout", "oom"]
+Status = Literal["", "ok", "unchecked", "disturbed", "wrong", "skipped", "error", "timeout", "oom", "killed"]
 
 
 class RunsQuery(Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,24 @@ _KEY = "opmark"
 _gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
+def make_store(world: World) -> dist.TCPStore:
+    """The store by which the ranks find each other. torch's own listens on all addresses, and asks nobody who they are:
+    on one host it is given a socket that listens on the loopback address alone."""
+    port, listener = world.port, None
+    if world.rank == 0 and world.on_one_host:
+        listening = socket.create_server((world.host, 0))
+        port, listener = listening.getsockname()[1], listening.detach()  # torch closes it
+    return dist.TCPStore(
+        world.host,
+        port,
+        world.size,
+        world.rank == 0,
+        timeout=datetime.timedelta(seconds=world.timeout),
+        wait_for_workers=False,
+        master_listen_fd=listener,
+    )
+
+
 class TorchTeam:
     """A process group. Data goes through the engine of the device; messages about it go through a group on the host, so
     that they never wait behind data."""
@@ -27,9 +46,7 @@ class TorchTeam:
         self.engine = str(dist.get_default_backend_for_device(device))
         self._world = world
         within = self._within = datetime.timedelta(seconds=world.timeout)
-        store = dist.TCPStore(
-            world.host, world.port, world.size, world.rank == 0, timeout=within, wait_for_workers=False
-        )
+        store = make_store(world)
         if world.rank == 0:
             announce(int(store.port))
         # Named by device, so that an engine which needs one (NCCL) does not guess it.

@@ -16,7 +16,7 @@ from opmark import units
 from opmark.report.text import fold, harmless, printable, text_width
 
 STYLES = {"ok": "green", "unchecked": "yellow", "disturbed": "bold red", "wrong": "bold red", "error": "red",
-          "timeout": "red", "oom": "red", "skipped": "yellow"}  # fmt: skip
+          "timeout": "red", "oom": "red", "killed": "red", "skipped": "yellow"}  # fmt: skip
 
 DOUBTFUL = "yellow"
 """Colour of rows with a caution, which also have a `!`."""

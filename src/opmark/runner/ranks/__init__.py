@@ -5,5 +5,6 @@ parent's end of each rank's process, and `launcher` says where the processes com
 them.
 
 Under torchrun, Slurm or mpirun (`job`) every rank has a parent of its own. The parent of rank 0 waits for the others
-and drives their workers; each of the others is an `agent`. `connection` has the messages between them.
+and drives their workers; each of the others is an `agent`. `connection` has the messages between them, and
+`authentication` the proof that they belong together.
 """

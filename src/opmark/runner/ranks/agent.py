@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import queue
+import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from opmark.plugin import BackendInfo
 from opmark.plugin.registry import backend as find_backend
 from opmark.runner import instruction_set
 from opmark.runner.guests.placement import why_missing
+from opmark.runner.ranks.authentication import SAME_FOR_ALL, NotAuthenticated, prove_to_rank_zero, read_secret
 from opmark.runner.ranks.connection import (
     DOING,
     ConnectionLost,
@@ -61,6 +63,7 @@ def serve_rank_zero(place: JobRank, cases: Sequence[Case], say: Say) -> int:
 
 def serve(place: JobRank, command: str, say: Say) -> int:
     """Return the exit code, which rank 0 decides. Raise UserError where rank 0 cannot be reached, or refuses."""
+    secret = read_secret()
     try:
         connection = connect(place.host, place.port, time.monotonic() + ARRIVAL_TIMEOUT)
     except TimeoutError as error:
@@ -70,21 +73,23 @@ def serve(place: JobRank, command: str, say: Say) -> int:
             f"MASTER_ADDR is the host of rank 0; {PORT} names a port that no firewall closes, the same for all ranks",
         ) from None
     try:
-        first_host = _greet(connection, place, command)
+        first_host = _greet(connection, place, command, secret)
         connection.stay_alive()
         return _Agent(place, first_host, connection, say).run()
     finally:
         connection.close()
 
 
-def _greet(connection: RankConnection, place: JobRank, command: str) -> str:
+def _greet(connection: RankConnection, place: JobRank, command: str, secret: bytes) -> str:
     """The name of rank 0's host."""
+    here, nonce = platform.node(), secrets.token_hex(32)
+    who = Greeting(VERSION, place.rank, place.size, place.local_rank, place.local_size, here, command, nonce)
     at = f"what listens at {place.host}, port {place.port} ({place.port_of})"
     try:
-        connection.send(
-            Greeting(VERSION, place.rank, place.size, place.local_rank, place.local_size, platform.node(), command)
-        )
+        prove_to_rank_zero(connection, who, secret)
         answer = connection.receive(reception)
+    except NotAuthenticated as error:
+        raise UserError(f"{at}, {error}: it may not be the opmark of rank 0, and is not obeyed", SAME_FOR_ALL) from None
     except ConnectionLost as loss:
         raise UserError(f"{at}, {loss.reason}: it is not the opmark of rank 0, or that has ended", None) from None
     if isinstance(answer, Refusal):

@@ -1,10 +1,12 @@
 """The connection between the opmark of rank 0 and those of the other ranks: messages over TCP, one JSON line each.
 
+After a greeting and the proofs of `authentication`, a signature stands before each line.
 The lines between a parent and its worker (`schema/messages.py`) travel inside these messages unopened.
 """
 
 from __future__ import annotations
 
+import hmac
 import os
 import socket
 import threading
@@ -45,6 +47,21 @@ class Greeting(msgspec.Struct, frozen=True, tag=True):
     host: str = ""
     command: str = ""
     """Equal for all ranks that were started with the same command."""
+    nonce: str = ""
+    """A random number that rank 0 has to sign."""
+
+
+class Challenge(msgspec.Struct, frozen=True, tag=True):
+    """Rank 0's answer to a greeting."""
+
+    nonce: str
+    """A random number that the agent has to sign."""
+    proof: str
+    """Rank 0's own signature."""
+
+
+class Proof(msgspec.Struct, frozen=True, tag=True):
+    proof: str
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):
@@ -116,10 +133,12 @@ FromRankZero = Start | ForwardLine | Stop | StateRequest | End
 FromAgent = WorkerLine | Death | State
 
 greeting = msgspec.json.Decoder(Greeting)
+challenge = msgspec.json.Decoder(Challenge | Refusal)
+proof = msgspec.json.Decoder(Proof)
 reception = msgspec.json.Decoder(Welcome | Refusal | Alive)
 from_rank_zero = msgspec.json.Decoder(FromRankZero | Alive)
 from_agent = msgspec.json.Decoder(FromAgent | Alive)
-_encode = msgspec.json.Encoder().encode
+encode_message = msgspec.json.Encoder().encode
 
 
 class ConnectionLost(Exception):
@@ -128,6 +147,29 @@ class ConnectionLost(Exception):
     @property
     def reason(self) -> str:
         return str(self.args[0])
+
+
+class LineSeal:
+    """Signs the lines of one direction by their number and content: none can be added, changed, left out or said
+    again."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._count = 0
+
+    def sign(self, line: bytes) -> bytes:
+        return self._next_signature(line) + b" " + line
+
+    def check(self, signed: bytes) -> bytes:
+        """The line without its signature. Raise ConnectionLost where that is not right."""
+        signature, _, line = signed.partition(b" ")
+        if not hmac.compare_digest(signature, self._next_signature(line)):
+            raise ConnectionLost("said a line that it has not signed")
+        return line
+
+    def _next_signature(self, line: bytes) -> bytes:
+        self._count += 1
+        return hmac.digest(self._key, self._count.to_bytes(8, "big") + line, "sha256").hex().encode()
 
 
 class RankConnection:
@@ -140,17 +182,24 @@ class RankConnection:
         self._sending = threading.Lock()
         self._closed = threading.Event()
         self._rest = bytearray()
+        self._sending_seal: LineSeal | None = None
+        self._receiving_seal: LineSeal | None = None
 
     @property
     def own_address(self) -> str:
         """The address of this host as the other one sees it."""
-        return _plain_address(self._connection.getsockname()[0])
+        return plain_address(self._connection.getsockname()[0])
+
+    def seal(self, sending: LineSeal, receiving: LineSeal) -> None:
+        """Sign each line from now on, and take none that is not signed."""
+        self._sending_seal, self._receiving_seal = sending, receiving
 
     def send(self, message: msgspec.Struct) -> None:
-        line = _encode(message) + b"\n"
+        line = encode_message(message)
         with self._sending:
+            signed = self._sending_seal.sign(line) if self._sending_seal else line
             try:
-                self._connection.sendall(line)
+                self._connection.sendall(signed + b"\n")
             except TimeoutError:
                 self._hang_up()  # half of a line may have been sent
                 raise ConnectionLost(f"has taken nothing for {seconds(SILENCE)}") from None
@@ -159,14 +208,20 @@ class RankConnection:
 
     def receive(self, decoder: msgspec.json.Decoder[Any], most: int = _MAX_LINE) -> Any:
         """The next message that is more than a sign of life."""
+        return self.receive_line(decoder, most)[0]
+
+    def receive_line(self, decoder: msgspec.json.Decoder[Any], most: int = _MAX_LINE) -> tuple[Any, bytes]:
+        """The next message that is more than a sign of life, and the line that it came in."""
         while True:
-            line = self._next_line(most)
+            line = bytes(self._next_line(most))
+            if self._receiving_seal:
+                line = self._receiving_seal.check(line)
             try:
                 message = decoder.decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise ConnectionLost(f"said what opmark does not say ({error}): {bytes(line[:80])!r}") from None
+                raise ConnectionLost(f"said what opmark does not say ({error}): {line[:80]!r}") from None
             if not isinstance(message, Alive):
-                return message
+                return message, line
 
     def stay_alive(self) -> None:
         """Send a sign of life every few seconds, until the connection is closed."""
@@ -234,7 +289,7 @@ def _unreachable(error: OSError) -> str:
     return f"cannot be reached any more ({error.strerror or error})"
 
 
-def _plain_address(address: str) -> str:
+def plain_address(address: str) -> str:
     """The plain address: IPv4 where an IPv6 socket wraps it, and without the zone of a link-local address."""
     return address.removeprefix("::ffff:").partition("%")[0]
 

@@ -7,6 +7,7 @@ import queue
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from opmark.errors import UserError
 from opmark.plugin import BackendInfo
 from opmark.runner import instruction_set
 from opmark.runner.ranks.rank_process import Inbox, RankProcess
-from opmark.runner.supervisor import START_TIMEOUT, WorkerOptions
+from opmark.runner.supervisor import StartAttempts, WorkerOptions
 from opmark.runner.worker_process import WorkerDied, record_of_death
 from opmark.schema import Environment, Record, Task
 from opmark.schema.messages import (
@@ -42,8 +43,6 @@ _POLL_INTERVAL = 0.25
 _SHORT_PAUSE = 0.01
 _MAX_STATES = 16
 """Silent ranks that are asked for their state; ranks on other hosts may take their time to say nothing."""
-_MAX_FAILED_STARTS = 2
-"""Starts in a row that may fail before nothing is tried any more."""
 
 T = TypeVar("T")
 
@@ -70,27 +69,28 @@ class RankGroup:
         self._options = options
         self._host = host
         self._local = local_ranks or {one.rank: (one.rank, len(ranks)) for one in ranks}
-        self._starts = self._failed_starts = 0
+        self._attempts = StartAttempts(info.name)
+        self._starts = 0
+        """Number of starts: what the processes of an earlier one said may come late."""
         self._hellos: dict[int, Hello] = {}
         self._engine = ""
         """Empty until the ranks have joined each other."""
         self._environment = ""
-        self._task_sent = False
         self._sent_at = 0.0
         """When the ranks were given the command that they are at."""
 
     def start(self) -> Hello:
         """One hello for all ranks. Raise WorkerDied where a rank cannot start, or the ranks cannot join each other."""
-        if not self._hellos:
-            self._start_processes()
-        reason = self._why_unavailable()
-        if not reason and not self._engine:
-            self._join()
-        return Hello(reason, self._common_environment())
+        if self._hellos:
+            with suppress(WorkerDied):  # processes that were to join anew: new ones are started
+                return self._start_once()
+        return self._attempts.attempt(self._start_once)
 
     def run(self, task: Task) -> Record:
         """The record of a task, whatever becomes of the ranks."""
-        since, self._task_sent = time.perf_counter(), False
+        if gone := self._why_gone():
+            return Record(task, "error", gone, started=utc_now(), untried=True)
+        since = time.perf_counter()
         try:
             try:
                 return self._attempt(task)
@@ -102,7 +102,9 @@ class RankGroup:
         except WorkerDied as death:
             self.close()
             record = record_of_death(task, death, time.perf_counter() - since, self._environment)
-            return replace(record, untried=not self._task_sent)
+            if not death.starting:
+                return record
+            return replace(record, untried=True) if self._why_gone() else self._attempts.charge(record)
 
     def close(self) -> None:
         for one in self._ranks:
@@ -113,11 +115,10 @@ class RankGroup:
     def _attempt(self, task: Task) -> Record:
         if self._hellos and any(one.died("waiting for a task") for one in self._ranks):
             self.close()
-        hello = self._restart()
+        hello = self.start()
         if hello.unavailable:
             return Record(task, "skipped", hello.unavailable)
         started, since = utc_now(), time.perf_counter()
-        self._task_sent = True
         for one in self._ranks:
             self._send(one.rank, RunTask(task))
         replies, death = self._task_replies()
@@ -133,38 +134,32 @@ class RankGroup:
             self._engine = ""  # it is not known which rank got how far: they join each other anew for the next task
         return replace(record, environment=self._environment)
 
-    def _restart(self) -> Hello:
-        self._check_nobody_gone()
-        if self._failed_starts >= _MAX_FAILED_STARTS:
-            raise WorkerDied("error", "its ranks could not be started again after the last failure")
-        living = bool(self._hellos)
+    def _start_once(self) -> Hello:
         try:
-            found = self.start()
+            if not self._hellos:
+                self._start_processes()
+            reason = self._why_unavailable()
+            if not reason and not self._engine:
+                self._join()
+            return Hello(reason, self._common_environment())
         except WorkerDied:
             self.close()
-            if living:  # processes that were to join anew: before a task is charged with it, new ones are tried
-                return self._restart()
-            self._failed_starts += 1
             raise
-        self._failed_starts = 0
-        return found
 
     def _start_processes(self) -> None:
-        self._check_nobody_gone()
+        if gone := self._why_gone():
+            raise WorkerDied("error", gone)
         self._starts += 1
         try:
             for one in self._ranks:
                 one.start(self._info, self._threads, self._environ(one.rank), self._starts)
-            self._hellos = self._all_replies(lambda rank, line: decode_hello(line), START_TIMEOUT, "starting")
+            self._hellos = self._all_replies(
+                lambda rank, line: decode_hello(line), self._options.start_timeout, "starting"
+            )
         except UserError as error:  # its interpreter is broken, or cannot be given what a worker needs
-            self.close()
             raise WorkerDied("error", error.message) from None
         except OSError as error:  # so many processes or open files are not allowed
-            self.close()
             raise WorkerDied("error", f"{len(self._ranks)} ranks cannot be started: {error.strerror}") from None
-        except WorkerDied:
-            self.close()
-            raise
 
     def _environ(self, rank: int) -> dict[str, str]:
         """The variables that torchrun would set, but for the address of the master, which `JoinGroup` tells."""
@@ -192,7 +187,8 @@ class RankGroup:
         """Rank 0 says where it listens; then the others join it."""
         size = len(self._ranks)
         timeout = max(JOIN_TIMEOUT, self._options.timeout)
-        deadline = time.monotonic() + JOIN_TIMEOUT
+        self._sent_at = time.monotonic()
+        deadline = self._sent_at + min(JOIN_TIMEOUT, self._options.start_timeout)
         self._send(0, JoinGroup(0, size, self._host, 0, timeout))
         listening = self._join_reply(*self._next_line(deadline, "joining"))
         assert isinstance(listening, Listening)
@@ -267,10 +263,9 @@ class RankGroup:
                 raise self._end_of(self._ranks[heard.rank], doing)
             return heard.rank, heard.line
 
-    def _check_nobody_gone(self) -> None:
-        gone = next((one.gone for one in self._ranks if one.gone), "")
-        if gone:
-            raise WorkerDied("error", gone)
+    def _why_gone(self) -> str:
+        """Why no process can be started any more for one of the ranks; empty while all can."""
+        return next((one.gone for one in self._ranks if one.gone), "")
 
     def _end_of(self, one: RankProcess, doing: str) -> WorkerDied:
         """The death of a rank that has closed its pipe: it does so a moment before its process is gone."""

@@ -180,12 +180,12 @@ def _refuse_contradiction(environ: Environ, positions: list[_JobPosition]) -> No
 
 
 def _host(environ: Environ, this: _JobPosition) -> str:
-    """The host of rank 0: MASTER_ADDR, this host where all ranks are on it, or the first host that Slurm lists."""
+    """The host of rank 0: this host where all ranks are on it, MASTER_ADDR, or the first host that Slurm lists."""
+    if this.local_size == this.size:
+        return LOOPBACK  # whatever MASTER_ADDR says: no other host is to find a port of rank 0 open
     named = environ.get("MASTER_ADDR", "")
     if named:
         return named
-    if this.local_size == this.size:
-        return LOOPBACK
     if this.launcher == "Slurm":
         first = _first_node(environ.get("SLURM_STEP_NODELIST", "")) or environ.get("SLURM_LAUNCH_NODE_IPADDR", "")
         if first:

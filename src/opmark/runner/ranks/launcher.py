@@ -1,6 +1,7 @@
 """Where the ranks of a group come from: processes that are started here, or those that a launcher has started.
 
-Under a launcher, rank 0 waits for the processes of all other ranks, and refuses those that do not belong to it.
+Under a launcher, rank 0 waits for the processes of all other ranks. Whoever cannot prove to be one is not let in; one
+that does not fit (another version, another command) ends the run.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ import psutil
 from opmark.errors import UserError
 from opmark.plugin import BackendInfo
 from opmark.runner.plan import rank_count
+from opmark.runner.ranks.authentication import SAME_FOR_ALL, NotAuthenticated, admit_agent, read_secret
 from opmark.runner.ranks.connection import (
-    MAX_FIRST_LINE,
+    SILENCE,
     ConnectionLost,
     Greeting,
     RankConnection,
     Refusal,
     Welcome,
-    greeting,
     interface_of,
     is_loopback,
+    plain_address,
 )
 from opmark.runner.ranks.group import RankGroup
 from opmark.runner.ranks.job import LOOPBACK, PORT, JobRank
@@ -43,6 +45,8 @@ from opmark.version import VERSION
 
 ARRIVAL_TIMEOUT = 60.0
 _POLL_INTERVAL = 0.1
+_MAX_STRANGERS = 64
+"""Connections that may wait to be let in, beside those of all ranks."""
 RANK_MEMORY = 256 << 20
 """Bytes that the process of a rank takes with its framework imported."""
 
@@ -99,7 +103,7 @@ class RemoteRankLauncher(RankLauncher):
         others = [RemoteRank(agent, inbox, self._interface(agent)) for _, agent in sorted(self._agents.items())]
         return RankGroup(
             info, threads, [first, *others], inbox, options,
-            host=place.host, local_ranks=local_ranks(place, self._agents),
+            host=LOOPBACK if is_loopback(self._address) else place.host, local_ranks=local_ranks(place, self._agents),
         )  # fmt: skip
 
     def set_outcome(self, code: int, message: str) -> None:
@@ -177,8 +181,8 @@ def await_agents(place: JobRank, command: str) -> dict[int, AgentConnection]:
     """The agents of all ranks but this one, by rank. Raise UserError where one is missing or does not fit."""
     while _open:
         _open.pop().close()
+    reception = _Reception(place, command)
     with _listen(place) as listener:
-        reception = _Reception(place, command)
         try:
             reception.run(listener)
         except UserError as error:
@@ -227,13 +231,20 @@ class _Reception:
         self.agents: dict[int, AgentConnection] = {}
         self._place = place
         self._command = command
+        self._secret = read_secret()
         self._arrivals: queue.Queue[_Arrival] = queue.Queue()
-        self._connections: list[RankConnection] = []
+        self._waiting: dict[RankConnection, float] = {}
+        """Connections that have proved nothing yet, with the time until which they may."""
+        self._refused = ""
+        """Who was not let in last, and why."""
 
     def run(self, listener: socket.socket) -> None:
         deadline = time.monotonic() + ARRIVAL_TIMEOUT
         listener.settimeout(_POLL_INTERVAL)
         while len(self.agents) < self._place.size - 1:
+            for connection, until in list(self._waiting.items()):
+                if time.monotonic() > until:
+                    connection.close()
             self._accept(listener)
             while not self._arrivals.empty():
                 self._let_in(self._arrivals.get())
@@ -243,27 +254,36 @@ class _Reception:
             agent.listen()
 
     def close_strangers(self) -> None:
-        known = [*_open, *(agent.connection for agent in self.agents.values())]
-        for connection in self._connections:
-            if connection not in known:
-                connection.close()
+        for connection in list(self._waiting):
+            connection.close()
+        while not self._arrivals.empty():
+            self._arrivals.get().connection.close()
 
     def _accept(self, listener: socket.socket) -> None:
+        if len(self._waiting) >= self._place.size + _MAX_STRANGERS:
+            time.sleep(_POLL_INTERVAL)
+            return
         try:
-            accepted, _ = listener.accept()
+            accepted, (address, *_) = listener.accept()
+            connection = RankConnection(accepted)
         except TimeoutError:
             return
-        connection = RankConnection(accepted)
-        self._connections.append(connection)
-        threading.Thread(target=self._await_greeting, args=(connection,), daemon=True).start()
+        except OSError:  # the other end was gone again, or this process may open no more: the next one may be let in
+            time.sleep(_POLL_INTERVAL)
+            return
+        self._waiting[connection] = time.monotonic() + SILENCE
+        threading.Thread(target=self._admit, args=(connection, plain_address(address)), daemon=True).start()
 
-    def _await_greeting(self, connection: RankConnection) -> None:
-        """Wait for the first message, in a thread of its own: other programs may connect, and say nothing."""
+    def _admit(self, connection: RankConnection, address: str) -> None:
+        """Find out who it is, in a thread of its own: other programs may connect, and say nothing."""
         try:
-            who: Greeting = connection.receive(greeting, MAX_FIRST_LINE)
-        except ConnectionLost:
+            who = admit_agent(connection, self._secret)
+        except NotAuthenticated as error:
+            self._refused = f"{address} {error}"
             connection.close()
+            del self._waiting[connection]
         else:
+            del self._waiting[connection]  # before it counts as arrived: those that wait are closed in the end
             self._arrivals.put(_Arrival(connection, who))
 
     def _let_in(self, arrival: _Arrival) -> None:
@@ -298,9 +318,11 @@ class _Reception:
         place = self._place
         missing = [str(rank) for rank in range(1, place.size) if rank not in self.agents]
         ranks = f"rank{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
+        hint = f"each runs the same command and needs a way to {place.host}, port {place.port} ({place.port_of})"
         return UserError(
-            f"{ranks} of {place.size} did not come within {seconds(ARRIVAL_TIMEOUT)} ({place.launcher})",
-            f"each runs the same command and needs a way to {place.host}, port {place.port} ({place.port_of})",
+            f"{ranks} of {place.size} did not come within {seconds(ARRIVAL_TIMEOUT)} ({place.launcher})"
+            + (f"; not let in: {self._refused}" if self._refused else ""),
+            f"{hint}; {SAME_FOR_ALL}" if self._refused else hint,
         )
 
 

@@ -31,6 +31,9 @@ _TENSOR_KEYS = {"shape", "dtype", "low", "high"}
 _NOT_FINITE = ("inf", "-inf", "nan")
 _NO_TENSORS = ({"value"}, {"dtype"}, {"float"})
 
+WEIGHTS = "weights"
+"""Stands in `wrt` of a callable for all weights of a module, beside the places of tensors among its arguments."""
+
 Node = Any
 """Any value that YAML and JSON can hold."""
 

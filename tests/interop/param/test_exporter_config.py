@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opmark.api.export import export_workload
-from opmark.interop.param.config_exporter import PARAM
+from opmark.interop.param.config_exporter import PARAM, write_case
 from opmark.plugin import registry
 from opmark.runner.workload_source import read_source
 from opmark.schema import Case
@@ -218,3 +218,13 @@ def test_embedding_tables_there_and_back(weighted: bool) -> None:
     data, lines = write_case(*made)
     assert lines == []
     assert [found.id for found in cases_of(data)] == [found.id for found in made]
+
+
+def test_a_module_in_eval_mode_is_said_to_be_lost() -> None:
+    def lost(**build: Any) -> tuple[str, ...]:
+        return write_case(
+            Case.of("torch.nn.ReLU", {"args": ["4 float32 0..1"], "kwargs": {}, "build": build}, "forward")
+        ).lost
+
+    assert lost() == ("modules in eval() mode: PARAM runs all modules in training mode",)
+    assert lost(train=True) == ()

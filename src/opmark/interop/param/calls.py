@@ -20,7 +20,7 @@ from opmark.interop.param.arguments import (
 )
 from opmark.plugin import Operator
 from opmark.schema import Entry
-from opmark.schema.arguments import placeholders, tensors
+from opmark.schema.arguments import WEIGHTS, placeholders, tensors
 from opmark.schema.tensor import is_float
 
 MODELS = {
@@ -65,16 +65,20 @@ def make_call(name: str, op: str, build: ParamCall | None, call: ParamCall) -> O
     """Return the call of an operator of PARAM, whose name in opmark is `op`; raise Misfit for a wrong build."""
     if name.startswith("aten::"):
         return _call_by_schema(name, build, call)
-    if build is None:
-        return OperatorCall(op, call.args, call.kwargs)
-    return OperatorCall(
-        op, call.args, call.kwargs, {"args": build.args, **({"kwargs": build.kwargs} if build.kwargs else {})}
-    )
+    if not is_class(op):
+        return OperatorCall(op, call.args, call.kwargs, None if build is None else build._asdict())
+    given = {} if build is None else {name: part for name, part in build._asdict().items() if part}
+    return OperatorCall(op, call.args, call.kwargs, {**given, "train": True})
 
 
 def is_function(name: str) -> bool:
     """Whether an operator is a function, and not a class, whose name in torch begins with a capital letter."""
     return bool(_FUNCTION.fullmatch(name)) or name.startswith("aten::")
+
+
+def is_class(op: str) -> bool:
+    """Whether an operator of opmark is named after a class, as torch.nn.Linear is."""
+    return re.split(r"[.:]", op)[-1][:1].isupper()
 
 
 def works_in_place(name: str) -> bool:
@@ -184,10 +188,7 @@ def operator_and_params(build: ParamCall | None, given: ParamCall) -> tuple[str,
 DRAWN = "values were drawn with seed {seed}; each entry holds the drawn values"
 INTEGERS = "tensors of whole numbers hold 0 to 9, because negative ones fail as indices; `low` and `high` change that"
 UNBUILT = "`{op}` is a function, so that its `build` is ignored"
-FIXED_INPUTS = (
-    "`{op}`: `requires_grad` false is ignored, because the operator has weights: a backward pass computes the "
-    "gradients of the weights and of all inputs"
-)
+TRAINING = "modules run in training mode, as in PARAM"
 ALL_FIXED = (
     "`{op}`: in some cases no tensor has `requires_grad`: `opmark param -b` runs them forward only, `--phase backward` "
     "computes all gradients"
@@ -244,6 +245,8 @@ class Calls:
         if "args" not in self._operator.by_name:
             return CallPoint(self._catalogue_entry(built, call, source))
         made = make_call(self._name, self._op, built.call, call)
+        if is_class(made.op):
+            self.notes[TRAINING] = None
         wrt, forward_only = self._gradients(spec, made) if draw.has_fixed else ([], "")
         if works_in_place(self._name):
             forward_only = IN_PLACE.format(op=self._name)
@@ -280,9 +283,8 @@ class Calls:
         wrt = [place for place, needed in found.items() if needed]
         if len(wrt) == len(found):
             return [], ""
-        if not is_function(self._name):
-            self.notes[FIXED_INPUTS.format(op=self._name)] = None
-            return [], ""
+        if is_class(made.op):
+            return [*wrt, WEIGHTS], ""
         if not wrt:
             self.notes[ALL_FIXED.format(op=self._name)] = None
             return [], NO_GRADIENT

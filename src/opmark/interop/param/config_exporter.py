@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from opmark.interop.param.arguments import usual_domain
-from opmark.interop.param.calls import BAGS, MODELS, MODES, PRECISIONS, operator_name
+from opmark.interop.param.calls import BAGS, MODELS, MODES, PRECISIONS, is_class, operator_name
 from opmark.schema import Case, TensorSpec
 from opmark.schema.arguments import tensors
 from opmark.schema.tensor import is_float
@@ -31,6 +31,7 @@ _TABLES = {
     "input_data_generator": f"{BAGS}InputDataGenerator",
 }
 _DOMAIN = "the domain of a tensor's values is written as `low` and `high`, which PARAM does not read"
+_TRAINING = "modules in eval() mode: PARAM runs all modules in training mode"
 
 
 class NotExpressible(Exception):
@@ -64,8 +65,13 @@ def write_case(case: Case) -> ParamSpecs:
         None if parts is None else writer.spec(parts, "build."),
         input_,
         _TOOLS if parts is not None else {"input_data_generator": _GENERATOR},
-        (_DOMAIN,) if writer.narrowed else (),
+        (*((_DOMAIN,) if writer.narrowed else ()), *((_TRAINING,) if _runs_in_eval(case) else ())),
     )
+
+
+def _runs_in_eval(case: Case) -> bool:
+    build = case.params["build"]
+    return is_class(case.op) and not (isinstance(build, Mapping) and build.get("train", False))
 
 
 def _name(op: str) -> str:

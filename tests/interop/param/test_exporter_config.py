@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opmark.api.export import export_workload
-from opmark.interop.param.config_exporter import PARAM, write_case
+from opmark.interop.param.config_exporter import PARAM
 from opmark.plugin import registry
 from opmark.runner.workload_source import read_source
 from opmark.schema import Case
@@ -221,10 +221,18 @@ def test_embedding_tables_there_and_back(weighted: bool) -> None:
 
 
 def test_a_module_in_eval_mode_is_said_to_be_lost() -> None:
-    def lost(**build: Any) -> tuple[str, ...]:
-        return write_case(
-            Case.of("torch.nn.ReLU", {"args": ["4 float32 0..1"], "kwargs": {}, "build": build}, "forward")
-        ).lost
+    def lines(build: Any) -> list[str]:
+        params = {"args": ["4 float32 0..1"], "kwargs": {}, "build": build}
+        return write_case(Case.of("torch.nn.ReLU", params, "forward"))[1]
 
-    assert lost() == ("modules in eval() mode: PARAM runs all modules in training mode",)
-    assert lost(train=True) == ()
+    assert lines({}) == lines(None) == ["modules in eval() mode: PARAM runs all modules in training mode"]
+    assert lines({"train": True}) == []
+
+
+def test_indices_that_belong_together_come_back() -> None:
+    args = ["512 int64 0..1000 zipf 1.2", "64 int64 0..512 offsets", "9 int64 permutation"]
+    config, lines = write_case(Case.of("torch.f", {"args": args, "kwargs": {}, "build": None}, "forward"))
+    written = config["torch.f"]["config"][0]["input"][0]["args"]
+    assert [arg.get("values") for arg in written] == ["zipf", "offsets", "permutation"]
+    assert any("which PARAM does not read" in line for line in lines)
+    assert read_source(config, seed=0).workload.cases[0].args == args

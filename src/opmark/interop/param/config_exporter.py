@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from opmark.interop.param.arguments import usual_domain
 from opmark.interop.param.calls import BAGS, MODELS, MODES, PRECISIONS, is_class, operator_name
-from opmark.schema import Case, TensorSpec
-from opmark.schema.arguments import tensors
+from opmark.schema import Case
+from opmark.schema.arguments import tensor_fields
 from opmark.schema.tensor import is_float
 
 Spec = dict[str, Any]
@@ -30,7 +30,7 @@ _TABLES = {
     "build_data_generator": _GENERATOR,
     "input_data_generator": f"{BAGS}InputDataGenerator",
 }
-_DOMAIN = "the domain of a tensor's values is written as `low` and `high`, which PARAM does not read"
+_DOMAIN = "a tensor's values are described by `low`, `high` and `values`, which PARAM does not read"
 _TRAINING = "modules in eval() mode: PARAM runs all modules in training mode"
 
 
@@ -104,8 +104,8 @@ class _Writer:
             return {"type": "genericlist", "value": self._items(node, path)}
         if isinstance(node, Mapping):
             return self._mapping(node, path)
-        spec = next((found for _, found in tensors(node, path)), None) if isinstance(node, str) else None
-        return _plain(node) if spec is None else self._tensor(spec, path)
+        fields = tensor_fields(node) if isinstance(node, str) else None
+        return _plain(node) if fields is None else self._tensor(fields, path)
 
     def _items(self, nodes: list[Any], path: str) -> list[Spec]:
         return [self._argument(item, f"{path}.{i}") for i, item in enumerate(nodes)]
@@ -117,14 +117,18 @@ class _Writer:
             return _plain(node["value"])
         raise NotExpressible(f"`{path}` is {'an element type' if set(node) == {'dtype'} else 'a mapping'}")
 
-    def _tensor(self, spec: TensorSpec, path: str) -> Spec:
-        if spec.dtype not in _DTYPES:
-            raise NotExpressible(f"`{path}` is of {spec.dtype}")
-        found: Spec = {"type": "tensor", "dtype": _DTYPES[spec.dtype], "shape": list(spec.shape)}
-        if not is_float(spec.dtype) or (self._wrt and path not in self._wrt):
+    def _tensor(self, fields: dict[str, Any], path: str) -> Spec:
+        shape, dtype = fields["shape"], fields["dtype"]
+        if dtype not in _DTYPES:
+            raise NotExpressible(f"`{path}` is of {dtype}")
+        found: Spec = {"type": "tensor", "dtype": _DTYPES[dtype], "shape": shape}
+        if not is_float(dtype) or (self._wrt and path not in self._wrt):
             found["requires_grad"] = False  # its default is true, and fails for whole numbers
-        if (spec.low, spec.high) != usual_domain(spec.dtype, scalar=not spec.shape):
-            found |= {"low": spec.low, "high": spec.high}
+        own = {key: fields[key] for key in ("low", "high", "values", "alpha") if key in fields}
+        if own.get("values") != "zipf":
+            own.pop("alpha", None)
+        if own != dict(zip(("low", "high"), usual_domain(dtype, scalar=not shape), strict=True)):
+            found |= own
             self.narrowed = True
         return found
 

@@ -128,6 +128,7 @@ _RANGES: dict[tuple[str, str], Callable[[Any, str], RangeAxis]] = {
     ("tensor", "shape"): _shape,
     ("tensor", "dtype"): one_of,
     ("tensor", "requires_grad"): one_of,
+    **{("tensor", key): one_of for key in ("low", "high", "values", "alpha")},
     **{(kind, "value"): whole_range for kind in ("int", "long")},
     **{(kind, "value"): _real_range for kind in ("float", "double")},
     **{(kind, "value"): one_of for kind in ("str", "bool", "device")},

@@ -220,6 +220,15 @@ def test_embedding_tables_there_and_back(weighted: bool) -> None:
     assert [found.id for found in cases_of(data)] == [found.id for found in made]
 
 
+def test_tables_of_different_sizes_there_and_back() -> None:
+    sizes = {"rows": [7, 9], "dims": [8, 4], "bags": 2, "pooling": [3, 5], "weighted": True}
+    made = Case.of("split_embedding_bag", registry.operator("split_embedding_bag").complete(sizes), "forward")
+    config, lines = write_case(made)
+    assert lines == []
+    (found,) = read_source(config, seed=0).cases
+    assert (found.op, found.params) == (made.op, made.params)
+
+
 def test_a_module_in_eval_mode_is_said_to_be_lost() -> None:
     def lines(build: Any) -> list[str]:
         params = {"args": ["4 float32 0..1"], "kwargs": {}, "build": build}

@@ -10,6 +10,7 @@ from opmark.catalogue.operators import _numpy as np
 from opmark.catalogue.operators._axis import INDEX_BYTES, expected_distinct
 from opmark.catalogue.operators._builders import formula
 from opmark.catalogue.operators._builders import torch as by_torch
+from opmark.catalogue.operators._fbgemm import by_fbgemm, lookup
 from opmark.plugin import Launch, Operator, Param, ParamRule, Params, Tolerance
 from opmark.plugin.param import choice, dtype, flag, real, size
 from opmark.schema import Cost, TensorSpec
@@ -244,6 +245,12 @@ def _batched_loop(p: Params, weight: Any, indices: Any, offsets: Any) -> Launch:
     return lambda: torch.stack([pool(i, w, o) for i, w, o in zip(own, weight, local, strict=True)])
 
 
+def _batched_fbgemm(p: Params, weight: Any, indices: Any, offsets: Any) -> Launch:
+    side_by_side = lookup(p, [(p["rows"], p["dim"])] * p["tables"], weight, indices, offsets, None)
+    size = (p["bags"], p["tables"], p["dim"])
+    return lambda: side_by_side().view(size).transpose(0, 1)
+
+
 BATCHED = Operator(
     name="batched_embedding_bag",
     summary="embedding_bag of several tables of one size in one call",
@@ -267,8 +274,10 @@ BATCHED = Operator(
         formula(_batched_reference),
         by_torch(_torch_joined_tables, name="merged"),
         by_torch(_batched_loop, name="loop"),
+        *by_fbgemm(_batched_fbgemm),
     ),
-    aliases=("SplitTableBatchedEmbeddingBagsCodegen", "table_batched_embedding", "split_table_batched_embeddings_ops"),
+    aliases=("SplitTableBatchedEmbeddingBagsCodegen", "table_batched_embedding", "split_table_batched_embeddings_ops",
+             "split_table_batched_embedding_bags"),
 )  # fmt: skip
 
 OPERATORS: tuple[Operator, ...] = (EMBEDDING_BAG, BATCHED)

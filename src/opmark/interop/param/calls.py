@@ -18,6 +18,7 @@ from opmark.interop.param.arguments import (
     tensors_of,
     without_tuples,
 )
+from opmark.interop.param.expansion import table_build
 from opmark.plugin import Operator
 from opmark.schema import Entry
 from opmark.schema.arguments import WEIGHTS, placeholders, tensors
@@ -146,9 +147,10 @@ def _argument_name(text: str) -> str:
 # fbgemm's SplitTableBatchedEmbeddingBagsCodegen of PARAM as an operator of the catalogue.
 
 BAGS = "SplitTableBatchedEmbeddingBagsCodegen"
+_TABLE_NAMES = (BAGS, "split_table_batched_embedding_bags", "split_table_batched_embeddings_ops")
 NOTE = (
-    "SplitTableBatchedEmbeddingBagsCodegen: torch's embedding_bag runs over all tables in one call, instead of the "
-    "kernel of fbgemm; a backward pass computes the gradient, and the optimizer step is a separate operator "
+    "SplitTableBatchedEmbeddingBagsCodegen: torch's embedding_bag runs over the tables, and fbgemm beside it where "
+    "fbgemm_gpu is installed; a backward pass computes the gradient, and the optimizer step is a separate operator "
     "(embedding_bag_sgd_update, embedding_bag_rowwise_adagrad_update)"
 )
 PRECISIONS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -177,12 +179,17 @@ def operator_and_params(build: ParamCall | None, given: ParamCall) -> tuple[str,
         raise Misfit(
             ".args[5]", f"weights_precision: expected {', '.join(PRECISIONS)}, got {quote(precision)}", build=True
         )
-    params = {**given.kwargs, "mode": mode, "dtype": dtype}
-    if not options.get("weighted"):
-        return "batched_embedding_bag", params
-    if params.pop("tables", None) != 1:
-        raise Misfit(".args[4]", "weighted: expected false for several tables", "one table can be weighted", build=True)
-    return "embedding_bag", {**params, "weighted": True}
+    weighted, common = bool(options.get("weighted")), {"mode": mode, "dtype": dtype}
+    sizes = {name: given.kwargs[name] for name in ("rows", "dims", "pooling")}
+    one_size = all(len(set(each)) == 1 for each in sizes.values())
+    tables = len(sizes["rows"])
+    if not one_size or "indices_file" in given.kwargs or (weighted and tables > 1):
+        return "split_embedding_bag", {**given.kwargs, **common, **({"weighted": True} if weighted else {})}
+    alike = {"rows": sizes["rows"][0], "dim": sizes["dims"][0], "bags": given.kwargs["bags"],
+             "pooling": sizes["pooling"][0], **common}  # fmt: skip
+    if weighted:
+        return "embedding_bag", {**alike, "weighted": True}
+    return "batched_embedding_bag", {"tables": tables, **alike}
 
 
 DRAWN = "values were drawn with seed {seed}; each entry holds the drawn values"
@@ -220,12 +227,12 @@ class Calls:
         self._file, self._name, self._operator, self._seed = file, name, operator, seed
         self._build_generator, self._input_generator = generators
         self._op = operator_name(name)
-        self._tables = name == BAGS
+        self._tables = name in _TABLE_NAMES
         self.notes: dict[str, None] = {NOTE: None} if self._tables else {}
 
     def build(self, build_id: str, spec: Any, ids: str) -> OperatorBuild:
         draw = self._draw(f"{ids}|build")
-        call = _generate(self._build_generator, spec, draw)
+        call = _generate(self._build_generator, table_build(spec) if self._tables else spec, draw)
         self._note_draws(draw)
         if any(True for node in (call.args, call.kwargs) for _ in tensors(node, "")):
             raise Misfit("", "opmark takes no tensors in a build", "give sizes in the build, and tensors in the input")

@@ -52,7 +52,7 @@ class ParamSpecs(NamedTuple):
 
 def write_case(case: Case) -> ParamSpecs:
     """Write a case as specs; raise NotExpressible if PARAM cannot express it."""
-    if case.op in ("batched_embedding_bag", "embedding_bag"):
+    if case.op in ("batched_embedding_bag", "embedding_bag", "split_embedding_bag"):
         return _tables(case)
     if "args" not in case.params:
         raise NotExpressible("it is an operator of opmark's catalogue, with parameters and without arguments")
@@ -145,20 +145,22 @@ def _tables(case: Case) -> ParamSpecs:
         raise NotExpressible("PARAM has it only as a table of batched_embedding_bag")
     precision = {dtype: name for name, dtype in PRECISIONS.items()}.get(p["dtype"])
     pooling = {mode: number for number, mode in MODES.items()}.get(p["mode"])
-    if precision is None or pooling is None or (p["lengths"], p["distribution"]) != ("fixed", "uniform"):
+    if precision is None or pooling is None or (p.get("lengths", "fixed"), p["distribution"]) != ("fixed", "uniform"):
         raise NotExpressible(
             "PARAM has bags of equal length with uniform indices, fp32, fp16 or bf16, and sums or means"
         )
-    tables = p.get("tables", 1)
-    sizes = [_plain(tables), *(_repeat(p[name], tables) for name in ("rows", "dim"))]
+    tables = len(p["dims"]) if "dims" in p else p.get("tables", 1)
+    sizes = [_plain(tables), _each(p["rows"], tables), _each(p.get("dims") or p["dim"], tables)]
     build = {"args": [*sizes, _plain(pooling), _plain(weighted), _plain(precision)],
              "kwargs": {"optimizer": _plain("exact_row_wise_adagrad")}}  # fmt: skip
-    return ParamSpecs(BAGS, build, {"args": [_plain(p["bags"]), _repeat(p["pooling"], tables)]}, _TABLES)
+    files = {f"{name}_tensor": p[f"{name}_file"] for name in ("indices", "offsets") if p.get(f"{name}_file")}
+    return ParamSpecs(BAGS, build, {"args": [_plain(p["bags"]), {**_each(p["pooling"], tables), **files}]}, _TABLES)
 
 
-def _repeat(value: int, tables: int) -> Spec:
+def _each(value: int | list[int], tables: int) -> Spec:
     """Return one number for one table, and a list for several."""
-    return _plain(value) if tables == 1 else {"type": "genericlist", "value": [_plain(value)] * tables}
+    each = value if isinstance(value, list) else [value] * tables
+    return _plain(each[0]) if tables == 1 else {"type": "genericlist", "value": [_plain(n) for n in each]}
 
 
 # Cases as a config of PARAM: `{operator: {"config": [{"build": [...], "input": [...]}]}}`, without ranges.

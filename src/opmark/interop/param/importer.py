@@ -152,6 +152,7 @@ class ConfigReader:
     def _tool(self, named: Any, default: str, group: str, place: str) -> Any:
         """Return an iterator or generator; an unknown one is a problem, while PARAM would silently use the default."""
         name = default if named is None else named
+        name = expansion.OLDER_NAMES.get(name, name) if isinstance(name, str) else name
         tool = self._known[group].get(name) if isinstance(name, str) else None
         if tool is None:
             noun = "an iterator" if group == expansion.ITERATOR_GROUP else "a data generator"

@@ -301,6 +301,13 @@ def test_a_batch_file_with_a_backward_pass_and_a_build() -> None:
     assert entry.build == {"args": [8, 4], "train": True}
 
 
+def test_run_options_may_have_hyphens() -> None:
+    hyphens = {"pass-type": "backward", "warm-up": 1, "warmup": 3, "iteration": 7}
+    found = read(batch(op_name="torch.mul", run_options=hyphens))
+    assert found.entries[0].phases == ["forward", "backward"]
+    assert found.asked == {"warmup": 3, "samples": 7}
+
+
 def test_cases_keep_their_source_from_file_to_case(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     path.write_text(

@@ -295,6 +295,7 @@ def _read_batch(reading: ConfigReader, data: dict[str, Any]) -> Imported:
     if not isinstance(options, dict):
         reading.refuse("$.run_options", f"expected options by name, got {quote(options)}")
         return reading.found()
+    options = {str(key).replace("-", "_"): value for key, value in options.items()}  # as on the command line
     if options.get("pass_type") == "backward":
         reading.add_backward()
     if options.get("device", "cpu") != "cpu":

@@ -92,15 +92,14 @@ class IndexValues(NamedTuple):
 
     def draw(self, shape: tuple[int, ...], low: int, high: int, generator: Any) -> Any:
         """Return an array of int64 from `low` to `high`; only the end of `bounds` is `high` itself."""
-        import numpy as np
-
         count = prod(shape)
         if self.kind == "zipf":
             return (low + zipf_indices(generator, count, high - low, self.alpha)).reshape(shape)
         if self.kind == "permutation":
             return (low + generator.permutation(count)).reshape(shape)
-        bags = max(1, count - (self.kind == "bounds"))
-        return low + np.arange(count, dtype=np.int64) * (high - low) // bags
+        numbers = generator.permutation(count)
+        numbers.sort()  # 0, 1, 2 ... without NumPy, which this package does without
+        return low + numbers * (high - low) // max(1, count - (self.kind == "bounds"))
 
 
 def zipf_indices(generator: Any, count: int, rows: int, alpha: float) -> Any:

@@ -19,6 +19,10 @@ from opmark.interop.param.arguments import (
     without_tuples,
 )
 from opmark.interop.param.expansion import table_build
+from opmark.interop.param.lib.data import data_generator_map
+from opmark.interop.param.lib.operator import op_map
+from opmark.interop.param.lib.pytorch.data_impl import DefaultDataGenerator
+from opmark.interop.param.plugin import plugin_entry
 from opmark.plugin import Operator
 from opmark.schema import Entry
 from opmark.schema.arguments import WEIGHTS, placeholders, tensors
@@ -226,17 +230,22 @@ class Calls:
     def __init__(self, file: str, name: str, operator: Operator, generators: tuple[Any, Any], seed: int) -> None:
         self._file, self._name, self._operator, self._seed = file, name, operator, seed
         self._build_generator, self._input_generator = generators
-        self._op = operator_name(name)
+        self._op = name if name in op_map else operator_name(name)
+        # An operator or a generator of a user runs in the worker alone.
+        self._items = [op_map[name]] if name in op_map else []
+        self._items += [generator for generator in generators if _makes_tensors(generator)]
         self._tables = name in _TABLE_NAMES
         self.notes: dict[str, None] = {NOTE: None} if self._tables else {}
 
     def build(self, build_id: str, spec: Any, ids: str) -> OperatorBuild:
+        if _makes_tensors(self._build_generator):
+            return OperatorBuild(build_id, spec, None)
         draw = self._draw(f"{ids}|build")
         call = _generate(self._build_generator, table_build(spec) if self._tables else spec, draw)
         self._note_draws(draw)
         if any(True for node in (call.args, call.kwargs) for _ in tensors(node, "")):
             raise Misfit("", "opmark takes no tensors in a build", "give sizes in the build, and tensors in the input")
-        if is_function(self._name) and not self._name.startswith("aten::"):
+        if is_function(self._name) and not self._name.startswith("aten::") and self._name not in op_map:
             self.notes[UNBUILT.format(op=self._name)] = None
             return OperatorBuild(build_id, spec, None)
         return OperatorBuild(build_id, spec, call)
@@ -244,8 +253,14 @@ class Calls:
     def point(self, built: OperatorBuild, spec: Any, ids: str) -> CallPoint:
         """Make an entry; `ids` are those of config, build and input, as PARAM joins them."""
         draw, source = self._draw(ids), f"{self._file}#{self._name}|{ids}"
+        if _makes_tensors(self._input_generator):
+            given = _generator_and_spec(self._input_generator, spec)
+            return CallPoint(plugin_entry(self._op, self._items, source, build=self._build_of(built), given=given))
         call = _generate(self._input_generator, spec, draw)
         self._note_draws(draw)
+        if self._items:
+            arguments = {"args": call.args, "kwargs": call.kwargs}
+            return CallPoint(plugin_entry(self._op, self._items, source, build=self._build_of(built), **arguments))
         if self._tables:
             op, params = operator_and_params(built.call, call)
             return CallPoint(Entry(op, params, source=source))
@@ -267,6 +282,14 @@ class Calls:
             source=source,
         )
         return CallPoint(entry, forward_only)
+
+    def _build_of(self, built: OperatorBuild) -> Any:
+        """Return the build of an operator that a user wrote, or that has a generator of a user."""
+        if built.call is None and built.spec in (None, [], {}):
+            return {"args": [], "kwargs": {}} if built.spec == [] else None
+        if built.call is None:
+            return _generator_and_spec(self._build_generator, built.spec)
+        return built.call._asdict()
 
     def _catalogue_entry(self, built: OperatorBuild, call: ParamCall, source: str) -> Entry:
         if call.args or built.call is not None:
@@ -305,6 +328,19 @@ class Calls:
             self.notes[DRAWN.format(seed=self._seed)] = None
         if draw.integers:
             self.notes[INTEGERS] = None
+
+
+def _makes_tensors(generator: Any) -> bool:
+    """Whether a generator is a class of a user, as PARAM's own generators are."""
+    return hasattr(generator, "get_data") and generator is not DefaultDataGenerator
+
+
+def _generator_and_spec(generator: Any, spec: Any) -> dict[str, Any]:
+    name = next(name for name, known in data_generator_map.items() if known is generator)
+    odd = find_odd(spec, "")
+    if odd:
+        raise Misfit(odd[0], f"expected data that JSON can hold, got {odd[1]}")
+    return {"generator": name, "spec": without_tuples(spec)}
 
 
 def _generate(generator: Any, spec: Any, draw: Draw) -> ParamCall:

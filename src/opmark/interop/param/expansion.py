@@ -11,7 +11,7 @@ from copy import deepcopy
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from opmark.errors import InvalidParameter
 from opmark.interop.param.arguments import Draw, Misfit, Spec, call_of, is_number, is_whole, parts, quote
@@ -205,12 +205,6 @@ GENERATOR_GROUP = "opmark.param_generators"
 DEFAULT_GENERATOR = "PyTorch:DefaultDataGenerator"
 
 
-class DataGenerator(Protocol):
-    """The signature of generators, opmark's own and those of plug-ins."""
-
-    def __call__(self, spec: Any, draw: Draw) -> tuple[list[Any], dict[str, Any]]: ...
-
-
 def default_generator(spec: Any, draw: Draw) -> tuple[list[Any], dict[str, Any]]:
     return call_of(spec, draw)
 
@@ -283,12 +277,6 @@ OLDER_NAMES = {
     "SplitTableBatchedEmbeddingInputDataGenerator": "SplitTableBatchedEmbeddingBagsCodegenInputDataGenerator",
 }
 """Names of iterators and generators in files of 2021, and those of today."""
-
-
-class ConfigIterator(Protocol):
-    """The signature of iterators, opmark's own and those of plug-ins."""
-
-    def __call__(self, configs: dict[str, Any], key: str, device: str) -> Iterator[tuple[Any, Any]]: ...
 
 
 def iterate_specs(configs: Spec, key: str, device: str) -> Iterator[tuple[str, Any]]:

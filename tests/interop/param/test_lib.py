@@ -258,7 +258,7 @@ def test_a_plugin_file_without_packaging(mine: Path, tmp_path: Path) -> None:
     for line in ran.cases:
         assert [len(line["metric"][phase]["measure.time"]) for phase in ("forward", "backward")] == [2, 2]
     assert ran.cases[1]["config"]["input"] == {"size": 4}
-    # A 4-element row less or more in the result: the worker made the tensors that the generator describes.
+    # The worker made the tensors of the generator, and they count as read.
     assert [line["opmark"]["forward"]["bytes"] for line in ran.cases[:3]] == [2 * 4 * 64, 2 * 4 * 16, 2 * 4 * 16]
     (module,) = plugin._LOADED.values()
     assert module.MADE == []

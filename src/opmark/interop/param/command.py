@@ -35,6 +35,10 @@ def main(arguments: Sequence[str]) -> int:
         from opmark.interop.param.comms.command import main as comms
 
         return comms(arguments[1:])
+    if list(arguments[:1]) == ["driver"]:
+        from opmark.interop.param.driver import main as driver
+
+        return driver(arguments[1:])
     given = parser().parse_args(list(arguments))
     if given.version:
         from opmark.version import VERSION

@@ -73,7 +73,8 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="opmark param",
         description="PARAM's run_benchmark: the same configs, options and result files.",
-        epilog="`opmark param comms -h`: PARAM's comms.py, collectives of several ranks.",
+        epilog="`opmark param comms -h`: PARAM's comms.py, collectives of several ranks. `opmark param driver -h`: its "
+        "older driver.py, kernels with fixed data sets.",
     )
     _add_selection(made)
     _add_measurement(made)

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from opmark.catalogue.workload_file import _blank_comments
 from opmark.errors import InvalidFile, UnknownName
 from opmark.runner.probe import missing_callables
 from opmark.runner.workload_source import file_requests, problem_lines, read_source
@@ -191,3 +194,44 @@ def test_objects_are_taken_as_they_are() -> None:
 def test_a_problem_reads_as_a_line_and_a_hint() -> None:
     problem = ImportProblem("f: $.x", "expected a list, got 1", "as in [1]")
     assert str(problem) == "f: $.x: expected a list, got 1\n  hint: as in [1]"
+
+
+# JSON as people write it in other systems' READMEs.
+
+COMMENTED = """{
+  // the shapes of today
+  "shapes": [[4], [8],],  // a trailing comma
+  "op": "exp", "asked": {"url": "http://a//b", "text": ",]",},
+}
+"""
+
+
+def test_foreign_json_may_have_comments_and_trailing_commas(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(COMMENTED)
+    found = read_source(path)
+    assert [case.params["shape"] for case in found.cases] == [[4], [8]]
+    assert found.asked == {"url": "http://a//b", "text": ",]"}
+    assert found.notes[-1] == f"{path}: comments (//) and trailing commas were skipped; JSON has neither"
+    path.write_text(json.dumps({"shapes": [[4]], "op": "exp"}))
+    assert len(read_source(path).notes) == 1
+
+
+def test_another_mistake_is_named_at_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(COMMENTED.replace('"op": "exp",', '"op": "exp"'))
+    with pytest.raises(InvalidFile, match=r"x\.json:4:15"):
+        read_source(path)
+
+
+def test_a_workload_of_ours_is_strict_json(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text('{"schema": 1, "name": "x", "cases": [{"op": "exp", "sizes": ["small"]},]}')
+    with pytest.raises(InvalidFile, match=r"x\.json:1:\d+"):
+        read_source(path)
+
+
+@given(st.recursive(st.text() | st.integers() | st.none(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
+def test_plain_json_is_left_as_it_is(data: Any) -> None:
+    text = json.dumps(data)
+    assert _blank_comments(text) == text

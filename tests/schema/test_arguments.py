@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opmark.errors import InvalidParameter
+from opmark.plugin.backend import draw_values
 from opmark.schema import TensorSpec
-from opmark.schema.arguments import assemble, canonical, fill_placeholders, tensors
+from opmark.schema.arguments import assemble, canonical, fill_placeholders, tensor_fields, tensors
 from opmark.schema.tensor import DTYPES, is_float
 
 
@@ -339,4 +340,85 @@ def test_a_number_that_json_has_no_word_for_survives(number: float, name: str) -
 @pytest.mark.parametrize("node", [{1, 2}, b"text", object(), 1j, {"float": "big"}, [{"x": {1}}]])
 def test_what_no_file_can_hold_is_no_argument(node: object) -> None:
     with pytest.raises(InvalidParameter, match=r"expected"):
+        canonical(node)
+
+
+# Indices that belong together.
+
+
+INDICES = [
+    ("64 int64 0..512 offsets", "64 int64 0..512 offsets"),
+    ("3 int64 0..10 offsets", "3 int64 0..10 offsets"),
+    ("65 int32 0..512 bounds", "65 int32 0..512 bounds"),
+    ("100 int64 permutation", "100 int64 permutation"),
+    ("100 int64 0..100 permutation", "100 int64 permutation"),
+    ("4x5 int64 3..23 permutation", "4x5 int64 3..23 permutation"),
+    ("512 int64 0..1000 zipf", "512 int64 0..1000 zipf"),
+    ("512 int64 0..1000  zipf 1.05", "512 int64 0..1000 zipf"),
+    ("512 int64 0..1000 zipf 1.20", "512 int64 0..1000 zipf 1.2"),
+    ({"shape": [8], "dtype": "int64", "high": 64, "values": "offsets"}, "8 int64 0..64 offsets"),
+    ({"shape": [8], "dtype": "int64", "high": 64, "values": "zipf", "alpha": 2}, "8 int64 0..64 zipf 2"),
+]
+
+
+@pytest.mark.parametrize(("node", "text"), INDICES, ids=str)
+def test_the_values_of_indices_have_one_spelling(node: Any, text: str) -> None:
+    assert canonical(node) == text
+    assert canonical(text) == text
+    fields = tensor_fields(text)
+    assert fields is not None
+    alone = fields if fields["values"] == "zipf" else {key: fields[key] for key in fields if key != "alpha"}
+    assert canonical(alone) == text
+
+
+def values_of(text: str, seed: int = 0) -> Any:
+    ((_, spec),) = tensors([text], "args")
+    return draw_values(spec, seed)
+
+
+@given(st.integers(1, 50), st.integers(0, 50), st.integers(1, 200))
+def test_offsets_begin_at_the_beginning_and_never_fall(bags: int, low: int, lookups: int) -> None:
+    offsets = values_of(f"{bags} int64 {low}..{low + lookups} offsets")
+    bounds = values_of(f"{bags + 1} int64 {low}..{low + lookups} bounds")
+    assert list(bounds) == [*offsets, low + lookups]
+    assert offsets[0] == low
+    assert all(offsets[1:] >= offsets[:-1])
+    assert max(bounds[1:] - bounds[:-1]) - min(bounds[1:] - bounds[:-1]) <= 1
+
+
+@given(st.integers(1, 300), st.integers(0, 9))
+def test_a_permutation_has_each_index_once(size: int, seed: int) -> None:
+    assert sorted(values_of(f"{size} int64 permutation", seed)) == list(range(size))
+
+
+@given(st.integers(2, 10_000), st.floats(0.5, 3), st.integers(0, 9))
+def test_zipf_stays_inside_of_its_domain(rows: int, alpha: float, seed: int) -> None:
+    drawn = values_of(f"200 int64 5..{5 + rows} zipf {alpha}", seed)
+    assert drawn.min() >= 5
+    assert drawn.max() < 5 + rows
+
+
+def test_a_larger_power_favours_fewer_indices() -> None:
+    kinds = [len(set(values_of(f"5000 int64 0..100000 zipf {alpha}").tolist())) for alpha in (0.5, 1.05, 2)]
+    assert kinds[0] > kinds[1] > kinds[2]
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        ("8 float32 offsets", "whole numbers"),
+        ("8 int64 offsets", "0..N with the number of lookups"),
+        ("8x8 int64 0..64 offsets", "one axis"),
+        ("8 int64 0..9 permutation", "has as many values"),
+        ("8 int64 0..9 zipf x", "expected numbers"),
+        ("8 int64 0..9 zipf -1", "above 0"),
+        ("8 int64 0..9 offsets 2", "power of zipf"),
+        ("8 int64 0..9 offset", "looks like a tensor"),
+        ({"shape": [8], "dtype": "int64", "values": "offset"}, "offset"),
+        ({"shape": [8], "dtype": "int64", "alpha": 2}, "uniform"),
+    ],
+    ids=str,
+)
+def test_mistakes_in_the_values_of_indices_are_named(node: Any, words: str) -> None:
+    with pytest.raises(InvalidParameter, match=words):
         canonical(node)

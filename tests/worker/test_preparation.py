@@ -262,6 +262,23 @@ def test_gradients_that_are_named_are_those_of_the_inputs(torch_cpu: Any) -> Non
     assert gradient.shape == (7, 5)
 
 
+@pytest.mark.parametrize(("wrt", "shapes"), [(("weights",), [(7, 5)]), (("a", "weights"), [(3, 7), (7, 5)])])
+def test_the_weights_of_a_module_can_be_named(wrt: Any, shapes: Any, torch_cpu: Any) -> None:
+    """The input itself gets no gradient, and so may be overwritten by the call."""
+
+    def call(a: Any, b: Any) -> Any:
+        return _call(a, b, weights=[b])
+
+    prepared = _foreign(torch_cpu, "backward", call, wrt=wrt)
+    assert [tuple(gradient.shape) for gradient in prepared.launch()] == shapes
+    assert prepared.inputs["a"].requires_grad == ("a" in wrt)
+
+
+def test_a_module_without_weights_has_no_backward_pass_for_them(torch_cpu: Any) -> None:
+    with pytest.raises(Unsupported, match="the module has no weights"):
+        _foreign(torch_cpu, "backward", _call, wrt=("weights",))
+
+
 def test_a_call_without_leaves_has_no_backward_pass(torch_cpu: Any) -> None:
     with pytest.raises(Unsupported, match="nothing that goes in has a gradient"):
         _foreign(torch_cpu, "backward", lambda a, b: _call(a, b, leaves=()))

@@ -18,7 +18,7 @@ from opmark.errors import InvalidFile, InvalidParameter, UnknownName, UserError
 from opmark.plugin import Operator
 from opmark.plugin.operator import resize_to_elements
 from opmark.schema import Case, Entry, Workload
-from opmark.schema.arguments import fill_placeholders, placeholders
+from opmark.schema.arguments import WEIGHTS, fill_placeholders, placeholders
 
 MOST_CASES = 1_000_000
 """Limit for one entry: a larger product is a mistake, and would take hours to print."""
@@ -151,8 +151,9 @@ def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterato
                 name: operator.param(name).check(fill_placeholders(node, values)) for name, node in written.items()
             }
             for name in entry.wrt:
-                if name not in operator.inputs(given):
-                    raise UnknownName(f"tensor among the arguments of `{operator.name}`", name, operator.inputs(given))
+                known = [*operator.inputs(given), WEIGHTS]
+                if name not in known:
+                    raise UnknownName(f"tensor among the arguments of `{operator.name}`", name, known)
         for phase in entry.phases:
             wrt = () if phase == "forward" else tuple(entry.wrt)
             yield Case.of(operator.name, given, phase, tuple(entry.tags), wrt, sources)

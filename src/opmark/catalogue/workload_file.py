@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import yaml
@@ -23,17 +23,49 @@ _SYNTAX = "look at brackets, quotes, commas and indentation there"
 _LOOKS = "docs/write-a-workload.md shows what a workload looks like"
 
 
+class PlainData(NamedTuple):
+    data: Any
+    """The content of a file; a row of CSV is a mapping of texts."""
+    relaxed: InvalidFile | None = None
+    """The error that stands in the way of reading the file as JSON, though it could be read without comments and
+    trailing commas, as files of other systems have them."""
+
+
 def load(path: Path) -> Workload:
     """Read a workload file: JSON if it ends in .json, else YAML."""
-    return workload_of(read(path), str(path))
+    found = read_plain(path)
+    if found.relaxed:
+        raise found.relaxed
+    return workload_of(found.data, str(path))
 
 
 def read(path: Path) -> Any:
-    """Return the plain data of a file: JSON or CSV by its ending, else YAML. A row of CSV is a mapping of texts."""
+    return read_plain(path).data
+
+
+def read_plain(path: Path) -> PlainData:
+    """Return the content of a file: JSON or CSV by its ending, else YAML."""
     text, where = _read(path), str(path)
-    if path.suffix == ".json":
-        return _plain_json(text, where)
-    return _rows(text, where) if path.suffix == ".csv" else read_yaml(text, where)
+    if path.suffix == ".csv":
+        return PlainData(_rows(text, where))
+    if path.suffix != ".json":
+        return PlainData(read_yaml(text, where))
+    try:
+        return PlainData(_plain_json(text, where))
+    except InvalidFile as error:
+        plain = _blank_comments(text)
+        if plain == text:
+            raise
+        return PlainData(_plain_json(plain, where), error)
+
+
+_STRING = r'"(?:\\.|[^"\\\n])*"'
+
+
+def _blank_comments(text: str) -> str:
+    """Replace `// ...` and commas before a closing bracket by spaces, so that places in the text stay the same."""
+    plain = re.sub(rf"{_STRING}|//[^\n]*", lambda found: found[0] if found[0][0] == '"' else " " * len(found[0]), text)
+    return re.sub(rf"{_STRING}|,(?=\s*[\]}}])", lambda found: " " if found[0] == "," else found[0], plain)
 
 
 def suite(name: str) -> Workload:

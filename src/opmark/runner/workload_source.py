@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from opmark.catalogue.expansion import cases_of, expand, merge_cases
-from opmark.catalogue.workload_file import read, workload_of
+from opmark.catalogue.workload_file import PlainData, read_plain, workload_of
 from opmark.errors import InvalidFile, UnknownName, UserError
 from opmark.hardware.datasheets import is_sheet, reconcile, sheet_of
 from opmark.plugin import Importer
@@ -30,6 +30,7 @@ from opmark.units import count_noun
 _ENDINGS = (".json", ".yaml", ".yml", ".csv")
 _IN_CODE = Path("config")
 _MAX_LISTED = 5
+_RELAXED = "{path}: comments (//) and trailing commas were skipped; JSON has neither"
 
 
 @dataclass(frozen=True)
@@ -94,18 +95,22 @@ def _read_any(source: Source, options: _ReadOptions) -> WorkloadSource:
     if isinstance(source, Workload):
         return WorkloadSource(source.name, source)
     if isinstance(source, Mapping):
-        return _read_data(_IN_CODE, dict(source), options)
+        return _read_data(_IN_CODE, PlainData(dict(source)), options)
     path = Path(source)
-    return _read_folder(path, options) if os.path.isdir(path) else _read_data(path, read(path), options)  # noqa: PTH112 - any text
+    return _read_folder(path, options) if os.path.isdir(path) else _read_data(path, read_plain(path), options)  # noqa: PTH112 - any text
 
 
-def _read_data(path: Path, data: Any, options: _ReadOptions, named: str = "") -> WorkloadSource:
+def _read_data(path: Path, content: PlainData, options: _ReadOptions, named: str = "") -> WorkloadSource:
     """Read the content of a file. `named` replaces the name of the file in the sources of cases."""
-    allowed = AllowedCallables(options.allow, None if path is _IN_CODE else path.parent)
+    data, allowed = content.data, AllowedCallables(options.allow, None if path is _IN_CODE else path.parent)
     importer = _named_importer(path, data, options.format) if options.format else _find_importer(path, data)
     if importer is None:
+        if content.relaxed and isinstance(data, dict) and "schema" in data:
+            raise content.relaxed
         return _read_own_format(path, data, allowed)
     found = importer.read(path, data, options.seed)
+    if content.relaxed:
+        found = replace(found, notes=(*found.notes, _RELAXED.format(path=path)))
     if options.phases:
         found = replace(found, entries=tuple(replace(e, phases=list(options.phases)) for e in found.entries))
     if named and named != path.name:
@@ -195,7 +200,7 @@ def _read_folder(folder: Path, options: _ReadOptions) -> WorkloadSource:
     problems: list[ImportProblem] = []
     for file in files:
         try:
-            parts.append(_with_cases(_read_data(file, read(file), options, str(file.relative_to(folder)))))
+            parts.append(_with_cases(_read_data(file, read_plain(file), options, str(file.relative_to(folder)))))
         except UserError as error:
             problems.append(
                 ImportProblem(str(file), error.message.removeprefix(f"{file}").lstrip(": "), error.hint or "")

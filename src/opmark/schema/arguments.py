@@ -4,6 +4,10 @@
 |---|---|
 | `8x64 float32`, `100 int64 0..50`, `() float32` | a tensor: shape, element type, domain if it is not the usual one |
 | `{shape: [8, 64], dtype: float32, low: 0, high: 1}` | the same |
+| `512 int64 0..1000 zipf 1.2` | indices from 0 to 999, a few of them most of the time; 1.05 is the usual power |
+| `64 int64 0..512 offsets` | where 64 bags begin that share 512 lookups; `bounds` of 65: and where the last one ends |
+| `100 int64 permutation` | each of 0 to 99 once |
+| `{shape: [64], dtype: int64, high: 512, values: offsets}` | the same as mappings; `alpha` is the power of `zipf` |
 | `{dtype: float16}` | the framework's own name of an element type |
 | `{tuple: [2, 2]}` | a tuple |
 | `{value: "8x64 float32"}` | exactly this value, even if it looks like a tensor |
@@ -15,21 +19,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
-from math import isfinite
-from typing import Any
+from functools import lru_cache, partial
+from math import isfinite, prod
+from typing import Any, NamedTuple
 
 from opmark.errors import InvalidParameter, nearest
-from opmark.schema.tensor import DTYPES, TensorSpec, is_float
+from opmark.schema.tensor import ALPHA, DTYPES, SPREAD, VALUES, IndexValues, TensorSpec, is_float
 
-_TENSOR = re.compile(r"(\(\)|\d+(?:x\d+)*) +([a-z]\w*)(?: +(\S+?)\.\.(\S+))?")
+_TENSOR = re.compile(
+    r"(\(\)|\d+(?:x\d+)*) +([a-z]\w*)(?: +(\S+?)\.\.(\S+))?" rf"(?: +({'|'.join(VALUES)})(?: +(\S+))?)?"
+)
 # Probably a mistyped tensor: sizes with an `x` between them, or an element type after something else.
 _LIKE_A_TENSOR = re.compile(rf"-?\d+x|.+ ({'|'.join(DTYPES)})\b")
 _INTEGERS = (0, 10)
 _PADDED = re.compile(r"(^|x)0\d")
-_TENSOR_KEYS = {"shape", "dtype", "low", "high"}
+_TENSOR_KEYS = {"shape", "dtype", "low", "high", "values", "alpha"}
 _NOT_FINITE = ("inf", "-inf", "nan")
 _NO_TENSORS = ({"value"}, {"dtype"}, {"float"})
+
+WEIGHTS = "weights"
+"""Stands in `wrt` of a callable for all weights of a module, beside the places of tensors among its arguments."""
 
 Node = Any
 """Any value that YAML and JSON can hold."""
@@ -55,7 +64,7 @@ def canonical(node: Node) -> Node:
 
 def _canonical_text(text: str) -> str:
     found = _TENSOR.fullmatch(text)
-    if found and not _PADDED.search(found[1]):
+    if found and not found[5] and not _PADDED.search(found[1]):
         try:
             return found[1] + _canonical_rest(text[found.end(1) :])
         except InvalidParameter:
@@ -64,7 +73,7 @@ def _canonical_text(text: str) -> str:
     if spec is None and _LIKE_A_TENSOR.match(text):
         raise InvalidParameter(
             f"`{text}` looks like a tensor, but it is not one: expected a shape and an element type",
-            'as in 8x64 float32; write {value: "..."} for a plain text',
+            'as in 8x64 float32 or 64 int64 0..512 offsets; write {value: "..."} for a plain text',
         )
     return text if spec is None else _text(spec)
 
@@ -86,9 +95,9 @@ def canonical_call(node: Node) -> Node:
 def tensors(node: Node, path: str) -> Iterator[tuple[str, TensorSpec]]:
     """Yield every tensor below a node with its path, as in `args.0`."""
     for place, leaf in _leaves(canonical(node), path):
-        spec = _spec(leaf) if isinstance(leaf, str) else None
-        if spec:
-            yield place, spec
+        written = _spec(leaf) if isinstance(leaf, str) else None
+        if written:
+            yield place, written.spec
 
 
 def assemble(node: Node, path: str, given: Mapping[str, Any], dtype: Callable[[str], Any]) -> Any:
@@ -169,7 +178,7 @@ def _canonical_mapping(node: Mapping[str, Any]) -> Node:
             raise InvalidParameter(
                 f"a tensor has no `{unknown[0]}`", f"it has {', '.join(sorted(_TENSOR_KEYS))}; or write 8x64 float32"
             )
-        return _text(_tensor(node["shape"], node["dtype"], node.get("low"), node.get("high")))
+        return _text(_tensor(*(node.get(key) for key in ("shape", "dtype", "low", "high", "values", "alpha"))))
     if set(node) == {"dtype"}:
         return {"dtype": _dtype(node["dtype"])}
     if set(node) == {"value"}:
@@ -184,26 +193,76 @@ def _canonical_mapping(node: Mapping[str, Any]) -> Node:
     return {str(key): canonical(item) for key, item in node.items()}
 
 
-def _spec(text: str) -> TensorSpec | None:
+class _WrittenTensor(NamedTuple):
+    spec: TensorSpec
+    values: IndexValues | None = None
+
+
+def tensor_fields(text: str) -> dict[str, Any] | None:
+    """Return the mapping that means the same as a text, with every field; None if the text is no tensor."""
+    written = _spec(text)
+    if written is None:
+        return None
+    spec, values = written
+    found = {"shape": list(spec.shape), "dtype": spec.dtype, "low": spec.low, "high": spec.high}
+    return found | ({"values": values.kind, "alpha": values.alpha} if values else {})
+
+
+def _spec(text: str) -> _WrittenTensor | None:
     """Return the tensor that a text describes, or None if it is a plain text."""
     found = _TENSOR.fullmatch(text)
     if found is None:
         return None
-    shape, dtype, low, high = found.groups()
+    shape, dtype, low, high, values, alpha = found.groups()
     sizes = [] if shape == "()" else [int(n) for n in shape.split("x")]
-    return _tensor(sizes, dtype, _number(low, text), _number(high, text))
+    return _tensor(sizes, dtype, _number(low, text), _number(high, text), values, _number(alpha, text))
 
 
-def _tensor(shape: Any, dtype: Any, low: Any, high: Any) -> TensorSpec:
+def _tensor(shape: Any, dtype: Any, low: Any, high: Any, values: Any = None, alpha: Any = None) -> _WrittenTensor:
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise InvalidParameter(f"the shape of a tensor: expected a list of sizes, got `{shape}`", "as in 8x64 float32")
-    name = _dtype(dtype)
-    usual = _default_domain(name)
+    name, made = _dtype(dtype), _index_values(values, alpha)
+    usual = (0, prod(shape)) if made and made.kind == "permutation" else _default_domain(name)
     ends = (usual[0] if low is None else low, usual[1] if high is None else high)
     if not all(map(_is_finite, ends)) or not ends[0] < ends[1]:
         got = "..".join(_format_bound(end) if _is_finite(end) else str(end) for end in ends)
         raise InvalidParameter(f"a tensor's values: expected low..high, got {got}", "as in 0..10")
-    return TensorSpec(tuple(shape), name, *ends)
+    if made is None:
+        return _WrittenTensor(TensorSpec(tuple(shape), name, *ends))
+    _check_indices(made, shape, name, ends, given=high is not None)
+    draw = partial(made.draw, tuple(shape), *map(int, ends))
+    return _WrittenTensor(TensorSpec(tuple(shape), name, *ends, draw), made)
+
+
+def _index_values(values: Any, alpha: Any) -> IndexValues | None:
+    if values is not None and values not in VALUES:
+        near = nearest(str(values), VALUES)
+        raise InvalidParameter(
+            f"the values of a tensor: expected {', '.join(VALUES)}, got `{values}`",
+            f"did you mean `{near}`?" if near else "leave `values` out for uniform ones",
+        )
+    if alpha is not None and values != "zipf":
+        raise InvalidParameter(f"`alpha` is the power of zipf, got it for {values or 'uniform'} values", "leave it out")
+    if alpha is not None and not (_is_finite(alpha) and alpha > 0):
+        raise InvalidParameter(f"the power of zipf: expected a number above 0, got `{alpha}`", "as in zipf 1.2")
+    return None if values is None else IndexValues(values, ALPHA if alpha is None else float(alpha))
+
+
+def _check_indices(values: IndexValues, shape: list[int], dtype: str, ends: Any, *, given: bool) -> None:
+    kind, domain = values.kind, f"{_format_bound(ends[0])}..{_format_bound(ends[1])}"
+    if DTYPES[dtype].kind != "int" or not all(float(end).is_integer() for end in ends):
+        raise InvalidParameter(f"{kind}: expected whole numbers, got {dtype} {domain}", "as in 100 int64 0..50 zipf")
+    if kind in ("offsets", "bounds") and (len(shape) != 1 or not given):
+        got = f"shape {shape}" if len(shape) != 1 else "none"
+        raise InvalidParameter(
+            f"{kind}: expected one axis and 0..N with the number of lookups, got {got}", f"as in 64 int64 0..512 {kind}"
+        )
+    if kind == "permutation" and ends[1] - ends[0] != prod(shape):
+        raise InvalidParameter(
+            f"a permutation of {prod(shape)} elements has as many values, got {domain}", "as in 100 int64 permutation"
+        )
+    if kind == "zipf" and ends[1] - ends[0] >= SPREAD:
+        raise InvalidParameter(f"zipf: expected fewer than {SPREAD} indices, got {domain}")
 
 
 def _default_domain(dtype: str) -> tuple[float, float]:
@@ -240,11 +299,11 @@ def _number(text: str | None, whole: str) -> float | None:
         ) from None
 
 
-def _text(spec: TensorSpec) -> str:
+def _text(written: _WrittenTensor) -> str:
+    spec, values = written
     shape = "x".join(map(str, spec.shape)) or "()"
-    domain = (
-        ""
-        if (spec.low, spec.high) == _default_domain(spec.dtype)
-        else f" {_format_bound(spec.low)}..{_format_bound(spec.high)}"
-    )
-    return f"{shape} {spec.dtype}{domain}"
+    usual = (0, spec.elements) if values and values.kind == "permutation" else _default_domain(spec.dtype)
+    implied = (spec.low, spec.high) == usual and not (values and values.kind in ("offsets", "bounds"))
+    domain = "" if implied else f" {_format_bound(spec.low)}..{_format_bound(spec.high)}"
+    power = "" if values is None or values.alpha == ALPHA else f" {_format_bound(values.alpha)}"
+    return f"{shape} {spec.dtype}{domain}{f' {values.kind}{power}' if values else ''}"

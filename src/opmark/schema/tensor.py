@@ -71,3 +71,39 @@ class TensorSpec(Struct, frozen=True):
     @property
     def nbytes(self) -> int:
         return prod(self.shape) * DTYPES[self.dtype].size
+
+
+# Values that are not independent and uniform, for tensors of whole numbers that are written as data.
+
+VALUES = ("offsets", "bounds", "permutation", "zipf")
+ALPHA = 1.05
+# Knuth's multiplier, a prime: it spreads the popular rows over the table, as in practice.
+SPREAD = 2654435761
+
+
+class IndexValues(NamedTuple):
+    """The way in which the values of a tensor of indices belong together."""
+
+    kind: str
+    """`offsets`: where bags of equal length begin; `bounds`: the same, and where the last one ends; `permutation`: each
+    index once; `zipf`: a few indices most of the time."""
+    alpha: float = ALPHA
+    """For `zipf`: the k-th most popular index is drawn k^-alpha times as often as the first."""
+
+    def draw(self, shape: tuple[int, ...], low: int, high: int, generator: Any) -> Any:
+        """Return an array of int64 from `low` to `high`; only the end of `bounds` is `high` itself."""
+        count = prod(shape)
+        if self.kind == "zipf":
+            return (low + zipf_indices(generator, count, high - low, self.alpha)).reshape(shape)
+        if self.kind == "permutation":
+            return (low + generator.permutation(count)).reshape(shape)
+        numbers = generator.permutation(count)
+        numbers.sort()  # 0, 1, 2 ... without NumPy, which this package does without
+        return low + numbers * (high - low) // max(1, count - (self.kind == "bounds"))
+
+
+def zipf_indices(generator: Any, count: int, rows: int, alpha: float) -> Any:
+    """Draw rows by inverting the distribution function of k^-alpha between 1 and rows + 1, cut to integers."""
+    power = (1 - alpha) or 1e-9  # for alpha 1 the formula would divide by 0; this is close to its limit
+    rank = (1 + generator.random(count) * ((rows + 1.0) ** power - 1)) ** (1 / power)
+    return (rank.astype("int64") - 1).clip(0, rows - 1) * SPREAD % rows

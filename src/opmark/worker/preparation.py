@@ -9,6 +9,7 @@ from typing import Any
 from opmark.errors import OutOfMemory, Unsupported
 from opmark.plugin import Backend, Implementation, Launch, Operator, Params
 from opmark.schema import Compilation, Task, TensorSpec
+from opmark.schema.arguments import WEIGHTS
 from opmark.schema.cost import nbytes
 from opmark.units import count_bytes, count_noun
 
@@ -88,7 +89,13 @@ def _gradient_tensors(
         if not leaves:
             raise Unsupported("nothing that goes in has a gradient")
         return leaves
-    return [inputs[name] for name in gradient_names(task, operator, params)]
+    chosen = gradient_names(task, operator, params)
+    if operator.foreign and WEIGHTS in chosen:
+        leaves = [*(inputs[name] for name in chosen if name != WEIGHTS), *getattr(launch, "weights", ())]
+        if not leaves:
+            raise Unsupported("the module has no weights, and no input is to have a gradient")
+        return leaves
+    return [inputs[name] for name in chosen]
 
 
 def refill(

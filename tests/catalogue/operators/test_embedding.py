@@ -104,7 +104,7 @@ def test_popular_rows_lie_all_over_the_table(numpy_cpu: Any) -> None:
 def test_the_spreading_of_popular_rows_keeps_them_apart() -> None:
     """Each popularity rank has its own row."""
     for rows in (7, 1000, 4096):
-        assert len({k * embedding._PRIME % rows for k in range(rows)}) == rows
+        assert len({k * embedding.SPREAD % rows for k in range(rows)}) == rows
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])

@@ -12,7 +12,7 @@ from opperf_runs import PREEMPTED, SECONDS, without_workers
 from opmark.api.show import show
 from opmark.errors import OpmarkError, UserError
 from opmark.interop import opperf
-from opmark.interop.opperf import custom_operations, nd
+from opmark.interop.opperf import custom_operations, nd, nd_operations
 from opmark.interop.opperf.benchmark_executor import run_all_mxnet_operator_benchmarks
 from opmark.interop.opperf.class_inputs import CLASSES
 from opmark.interop.opperf.classes import FUNCTIONS, members, run_all
@@ -20,6 +20,7 @@ from opmark.interop.opperf.gluon import loss, nn, rnn
 from opmark.interop.opperf.measurement import backend_of, device_of, select_context
 from opmark.interop.opperf.operators import CATEGORIES
 from opmark.interop.opperf.performance import CATEGORY_FUNCTIONS
+from opmark.interop.opperf.utils.benchmark_utils import run_benchmark_operator, run_op_benchmarks
 
 WORTHLESS = "do not use numbers of a preempted call"
 NULL: dict[str, Any] = {"framework": "null", "db": ":memory:"}
@@ -351,3 +352,31 @@ def test_backends_of_frameworks() -> None:
     for framework in ("mxnet", "paddle"):
         with pytest.raises(UserError, match=f"no backend runs {framework} on a gpu"):
             backend_of("gpu", framework)
+
+
+# Module paths of opperf.
+
+
+def test_every_function_of_a_category_is_in_the_module_that_opperf_has_it_in() -> None:
+    listed = [function for functions in nd_operations.MODULES.values() for function in functions]
+    assert sorted(listed) == sorted(CATEGORY_FUNCTIONS)
+    from opmark.interop.opperf.nd_operations.binary_operators import run_mx_binary_misc_operators_benchmarks as misc
+    from opmark.interop.opperf.nd_operations.unary_operators import run_mx_unary_operators_benchmarks as unary
+
+    assert (misc.__name__, unary) == (
+        "run_mx_binary_misc_operators_benchmarks", opperf.run_mx_unary_operators_benchmarks,
+    )  # fmt: skip
+
+
+def test_one_operator_with_tensors_of_one_size() -> None:
+    ((found,),) = run_benchmark_operator("add", size=(64, 64), **NULL)
+    assert found["add"][0]["inputs"] == {"lhs": (64, 64), "rhs": (64, 64)}
+    given = {"rhs": (64, 8)}
+    ((found,),) = run_benchmark_operator("dot", (32, 64), given, run_backward=True, warmup=1, runs=2, **NULL)
+    assert found["dot"][0]["inputs"] == {"rhs": (64, 8), "lhs": (32, 64)}
+    assert any(key.startswith("avg_time_backward") for key in found["dot"][0])
+
+
+def test_operators_by_name_with_default_inputs() -> None:
+    found = run_op_benchmarks({"exp": {"has_backward": True}, "relu": {}}, warmup=1, runs=2, **NULL)
+    assert list(found) == ["exp", "relu"]

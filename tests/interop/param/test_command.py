@@ -309,6 +309,7 @@ def on_torch(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """One run for several tests, because torch starts slowly."""
     pytest.importorskip("torch")
     folder = tmp_path_factory.mktemp("torch")
+    # fmt: off
     config = {
         "torch.add": op(
             [tensor(8, 8), tensor(8, 8)],
@@ -326,7 +327,21 @@ def on_torch(tmp_path_factory: pytest.TempPathFactory) -> Ran:
                 {"build": [{"args": [number(64), number(n)]} for n in (8, 16)], "input": [{"args": [tensor(2, 64)]}]}
             ],
         },
+        "torch.nn.ReLU": {
+            "build_data_generator": GENERATOR,
+            **op([]),
+            "config": [{"build": [{"args": [{"type": "bool", "value": True}]}],
+                        "input": [{"args": [tensor(8, 8, requires_grad=False)]}]}],
+        },
+        "torch.nn.Bilinear": {
+            "build_data_generator": GENERATOR,
+            **op([]),
+            "config": [{"build": [{"args": [number(4), number(4), number(2)]}],
+                        "input": [{"args": [tensor(2, 4, requires_grad=False), tensor(2, 4, requires_grad=False)]}]}],
+        },
+        "torch.nn.Dropout": op([tensor(32, 32)]),
     }
+    # fmt: on
     return Command(folder)(config, "-d", "cpu", "-b", "-w", "1", "-i", "2", "--db", str(folder / "x.db"))
 
 
@@ -337,7 +352,7 @@ def by_id(ran: Ran, place: str) -> dict[str, Any]:
 
 def test_a_failing_case_is_a_line_and_the_run_goes_on(on_torch: Ran) -> None:
     assert on_torch.code == 1
-    assert len(on_torch.cases) == 9
+    assert len(on_torch.cases) == 12
     failed = by_id(on_torch, "torch.add|0|0|1")
     assert failed["metric"] == {}
     assert failed["error"]["status"] == "error"
@@ -363,7 +378,12 @@ def test_whole_numbers_run_forward_and_have_no_backward(on_torch: Ran) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "reason"), [("torch.add|0|0|4", "no tensor has `requires_grad`"), ("torch.add_|0|0|0", "works in place")]
+    ("place", "reason"),
+    [
+        ("torch.add|0|0|4", "no tensor has `requires_grad`"),
+        ("torch.add_|0|0|0", "works in place"),
+        ("torch.nn.ReLU|0|0|0", "no weights, and no input is to have a gradient"),
+    ],
 )
 def test_a_case_without_backward_pass_runs_forward(on_torch: Ran, place: str, reason: str) -> None:
     line = by_id(on_torch, place)
@@ -372,6 +392,17 @@ def test_a_case_without_backward_pass_runs_forward(on_torch: Ran, place: str, re
     assert line["metric"]["backward"] == {name: [] for name in line["metric"]["forward"]}
     assert line["opmark"]["backward"]["status"] == "skipped"
     assert reason in line["opmark"]["backward"]["reason"]
+
+
+def test_a_module_with_fixed_inputs_computes_the_gradients_of_its_weights(on_torch: Ran) -> None:
+    line = by_id(on_torch, "torch.nn.Bilinear|0|0|0")
+    assert len(line["metric"]["backward"]["measure.time"]) == 2
+
+
+def test_modules_run_in_training_mode(on_torch: Ran) -> None:
+    """A dropout in eval() mode would return its input; in training mode it writes what it leaves."""
+    line = by_id(on_torch, "torch.nn.Dropout|0|0|0")
+    assert line["opmark"]["forward"]["bytes"] >= 2 * 4 * 32 * 32
 
 
 def test_a_line_has_the_requested_gradients(on_torch: Ran) -> None:

@@ -218,3 +218,30 @@ def test_embedding_tables_there_and_back(weighted: bool) -> None:
     data, lines = write_case(*made)
     assert lines == []
     assert [found.id for found in cases_of(data)] == [found.id for found in made]
+
+
+def test_tables_of_different_sizes_there_and_back() -> None:
+    sizes = {"rows": [7, 9], "dims": [8, 4], "bags": 2, "pooling": [3, 5], "weighted": True}
+    made = Case.of("split_embedding_bag", registry.operator("split_embedding_bag").complete(sizes), "forward")
+    config, lines = write_case(made)
+    assert lines == []
+    (found,) = read_source(config, seed=0).cases
+    assert (found.op, found.params) == (made.op, made.params)
+
+
+def test_a_module_in_eval_mode_is_said_to_be_lost() -> None:
+    def lines(build: Any) -> list[str]:
+        params = {"args": ["4 float32 0..1"], "kwargs": {}, "build": build}
+        return write_case(Case.of("torch.nn.ReLU", params, "forward"))[1]
+
+    assert lines({}) == lines(None) == ["modules in eval() mode: PARAM runs all modules in training mode"]
+    assert lines({"train": True}) == []
+
+
+def test_indices_that_belong_together_come_back() -> None:
+    args = ["512 int64 0..1000 zipf 1.2", "64 int64 0..512 offsets", "9 int64 permutation"]
+    config, lines = write_case(Case.of("torch.f", {"args": args, "kwargs": {}, "build": None}, "forward"))
+    written = config["torch.f"]["config"][0]["input"][0]["args"]
+    assert [arg.get("values") for arg in written] == ["zipf", "offsets", "permutation"]
+    assert any("which PARAM does not read" in line for line in lines)
+    assert read_source(config, seed=0).workload.cases[0].args == args

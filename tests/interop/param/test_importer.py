@@ -88,7 +88,7 @@ def test_ids_of_several_builds_do_not_accumulate() -> None:
     builds = [call(whole(4), whole(n)) for n in (1, 2, 3)]
     found = entries({"torch.nn.Linear": operator({"build": builds, "input": [call(tensor(2, 4))]})})
     assert ids(found) == [f"torch.nn.Linear|0|{n}|0" for n in range(3)]
-    assert [entry.build for entry in found] == [{"args": [4, n]} for n in (1, 2, 3)]
+    assert [entry.build for entry in found] == [{"args": [4, n], "train": True} for n in (1, 2, 3)]
 
 
 def test_builds_and_inputs_with_ranges() -> None:
@@ -185,10 +185,12 @@ def test_generators_by_their_older_name_and_by_none(name: str | None) -> None:
     assert args_of({"torch.f": {"input_data_generator": name, "config": [{"input": [call(whole(1))]}]}}) == [[1]]
 
 
-def test_an_empty_build_is_none() -> None:
-    for nothing in ([], None, {}):
+def test_an_empty_build_gives_no_arguments() -> None:
+    for nothing in ([], None, {}, [{"args": []}]):
         (entry,) = entries({"torch.nn.ReLU": operator({"build": nothing, "input": [call(tensor(4))]})})
-        assert (entry.build, entry.source) == (None, "c.json#torch.nn.ReLU|0|0|0")
+        assert (entry.build, entry.source) == ({"train": True}, "c.json#torch.nn.ReLU|0|0|0")
+    (entry,) = entries({"torch.relu": operator({"build": [], "input": [call(tensor(4))]})})
+    assert entry.build is None
 
 
 def batch(**changes: Any) -> dict[str, Any]:
@@ -270,9 +272,19 @@ def test_cases_without_backward_pass(name: str, point: dict[str, Any], reason: s
     assert bool(reason) == bool(said.forward_only)
 
 
-def test_the_gradients_of_a_module_are_noted() -> None:
-    (note,) = read({"torch.nn.ReLU": operator({"input": [fixed(False)]})}).notes
-    assert "of the weights and of all inputs" in note
+@pytest.mark.parametrize(
+    ("wanted", "wrt"), [((False,), ["weights"]), ((True, False), ["args.0", "weights"]), ((True, True), [])]
+)
+def test_a_module_with_fixed_inputs_computes_the_gradients_of_its_weights(wanted: Any, wrt: list[str]) -> None:
+    (entry,) = entries({"torch.nn.Bilinear": operator({"input": [fixed(*wanted)]})})
+    assert entry.wrt == wrt
+
+
+def test_modules_run_in_training_mode_and_a_note_says_so() -> None:
+    found = read({"torch.nn.ReLU": operator({"input": [call(tensor(4))]})})
+    assert found.entries[0].build == {"train": True}
+    assert found.notes == ("modules run in training mode, as in PARAM",)
+    assert read({"torch.relu": operator({"input": [call(tensor(4))]})}).notes == ()
 
 
 def test_a_batch_file_of_an_older_form() -> None:
@@ -286,7 +298,14 @@ def test_a_batch_file_with_a_backward_pass_and_a_build() -> None:
     info = operator({"build": call(whole(8), whole(4)), "input": [call(tensor(2, 8))]})
     (entry,) = entries(batch(op_name="torch.nn.Linear", op_info=info, run_options={"pass_type": "backward"}))
     assert entry.phases == ["forward", "backward"]
-    assert entry.build == {"args": [8, 4]}
+    assert entry.build == {"args": [8, 4], "train": True}
+
+
+def test_run_options_may_have_hyphens() -> None:
+    hyphens = {"pass-type": "backward", "warm-up": 1, "warmup": 3, "iteration": 7}
+    found = read(batch(op_name="torch.mul", run_options=hyphens))
+    assert found.entries[0].phases == ["forward", "backward"]
+    assert found.asked == {"warmup": 3, "samples": 7}
 
 
 def test_cases_keep_their_source_from_file_to_case(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from opmark.catalogue.expansion import expand
-from opmark.interop.param.importer import PARAM
+from opmark.interop.param.importer import PARAM, keep_specs
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Entry, Imported, Workload
 
@@ -172,18 +173,64 @@ def test_a_weighted_table() -> None:
     assert expand(Workload(1, "x", [entry]), find_operator)
 
 
+def params_of(build: list[Any], lookups: list[Any]) -> tuple[str, dict[str, Any]]:
+    (entry,) = tables(build, lookups).entries
+    assert expand(Workload(1, "x", [entry]), find_operator)
+    return entry.op, entry.params
+
+
+def test_tables_of_different_sizes() -> None:
+    build = [arg(2), numbers(7, 9), numbers(8, 4), arg(0), arg(False), arg("fp32")]
+    assert params_of(build, [arg(2), numbers(3, 5)]) == (
+        "split_embedding_bag",
+        {"rows": [7, 9], "dims": [8, 4], "bags": 2, "pooling": [3, 5], "mode": "sum", "dtype": "float32"},
+    )
+    op, params = params_of([*build[:4], arg(True), arg("fp16")], [arg(2), arg(3)])
+    assert (op, params["weighted"], params["pooling"]) == ("split_embedding_bag", True, [3, 3])
+
+
+def test_lookups_come_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {f"{name}_tensor": str(tmp_path / f"{name}.npy") for name in ("indices", "offsets")}
+    np.save(files["indices_tensor"], np.array([0, 3, 3, 6]))
+    np.save(files["offsets_tensor"], np.array([0, 1, 4]))
+    op, params = params_of(ONE_TABLE, [arg(2), arg(1) | files])
+    assert op == "split_embedding_bag"
+    assert (params["indices_file"], params["offsets_file"]) == tuple(files.values())
+    monkeypatch.setenv("split_embedding_indices", files["indices_tensor"])
+    monkeypatch.setenv("split_embedding_offsets", files["offsets_tensor"])
+    assert params_of(ONE_TABLE, [arg(2), arg(1)]) == (op, params)
+
+
+def test_names_and_builds_of_older_files() -> None:
+    spec = {"args": [*ONE_TABLE[:3], {"type": "int", "name": "location", "value": 0}, *ONE_TABLE[3:]]}
+    info = {
+        "build_iterator": "RangeConfigIterator",
+        "input_iterator": "SplitTableBatchedEmbeddingInputIterator",
+        "build_data_generator": "PyTorch::DefaultDataGenerator",
+        "input_data_generator": "SplitTableBatchedEmbeddingInputDataGenerator",
+        "config": [{"build": [spec], "input": [{"args": [arg(512), arg(50)]}]}],
+    }
+    name = "split_table_batched_embedding_bags"
+    with keep_specs() as kept:
+        found = PARAM.read(Path("c.json"), {name: info}, 0)
+    assert found.problems == ()
+    assert (found.entries[0].op, found.entries[0].params["bags"]) == ("batched_embedding_bag", 512)
+    assert found.entries[0].source == f"c.json#{name}|0|0_0|0_0"
+    assert kept["c.json", f"{name}|0|0_0|0_0"].build == spec
+
+
 @pytest.mark.parametrize(
     ("build", "lookups", "words"),
     [
-        ([arg(2), numbers(7, 9), numbers(8, 8), arg(0), arg(False), arg("fp32")], [arg(2), numbers(3, 3)], "`rows`"),
-        ([arg(2), numbers(7, 7), numbers(8, 8), arg(0), arg(True), arg("fp32")], [arg(2), numbers(3, 3)], "weighted"),
+        ([arg(3), numbers(7, 9), numbers(8, 8), arg(0), arg(False), arg("fp32")], [arg(2), arg(3)], "`rows`"),
         ([*ONE_TABLE[:3], arg(2), arg(False), arg("fp32")], [arg(2), arg(3)], "pooling"),
         ([*ONE_TABLE[:5], arg("int8")], [arg(2), arg(3)], "weights_precision"),
         (ONE_TABLE[:4], [arg(2), arg(3)], "6 arguments"),
         ([*ONE_TABLE, *[arg(1)] * 7], [arg(2), arg(3)], "a build has no"),
         (ONE_TABLE, [arg(2)], "batch_size and pooling_factor"),
         (ONE_TABLE, [arg(2), arg(-1)], "pooling_factor"),
-        (ONE_TABLE, [arg(2), arg(3) | {"indices_tensor": "a.pt", "offsets_tensor": "b.pt"}], "from a file"),
+        (ONE_TABLE, [arg(2), arg(3) | {"indices_tensor": "a.pt", "offsets_tensor": "b.pt"}], "there is no file"),
+        (ONE_TABLE, [arg(2), arg(3) | {"indices_tensor": "a.pt"}], "both `indices_tensor` and"),
     ],
 )
 def test_tables_without_a_counterpart(build: list[Any], lookups: list[Any], words: str) -> None:

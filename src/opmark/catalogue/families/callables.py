@@ -139,6 +139,7 @@ def _builder(name: str, framework: str) -> Any:
         call = FrameworkCall(*_wait_prefix(framework), function, *args, **kwargs)
         call.reads = [*find_tensors([args, kwargs]), *weights]
         call.leaves = [tensor for tensor in call.reads if _differentiable(tensor)]
+        call.weights = [tensor for tensor in weights if _differentiable(tensor)]
         call.described = mode
         return call
 
@@ -213,7 +214,8 @@ class FrameworkCall(partial[Any]):
     """Tensors that the call reads: arguments and weights."""
     leaves: Sequence[Any] = ()
     """Tensors whose gradients a backward pass computes, unless the case chooses them."""
-
+    weights: Sequence[Any] = ()
+    """The leaves that belong to a module, and are not arguments."""
     described: str = ""
     """The arguments as text, if the parameters of the case do not contain them; the mode of a module."""
     outputs: Callable[[Any], Any] = staticmethod(lambda found: found)

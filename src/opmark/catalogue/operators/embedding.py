@@ -10,13 +10,11 @@ from opmark.catalogue.operators import _numpy as np
 from opmark.catalogue.operators._axis import INDEX_BYTES, expected_distinct
 from opmark.catalogue.operators._builders import formula
 from opmark.catalogue.operators._builders import torch as by_torch
+from opmark.catalogue.operators._fbgemm import by_fbgemm, lookup
 from opmark.plugin import Launch, Operator, Param, ParamRule, Params, Tolerance
 from opmark.plugin.param import choice, dtype, flag, real, size
 from opmark.schema import Cost, TensorSpec
-from opmark.schema.tensor import FLOATS, sizeof
-
-# Knuth's multiplier, a prime: it spreads the popular rows over the table, as in practice.
-_PRIME = 2654435761
+from opmark.schema.tensor import ALPHA, FLOATS, SPREAD, sizeof, zipf_indices
 
 LOOKUPS: tuple[Param, ...] = (
     size("rows", "rows of a table"),
@@ -26,10 +24,10 @@ LOOKUPS: tuple[Param, ...] = (
     choice("lengths", "fixed: `pooling` rows in every bag; random: 1 to 2 pooling - 1", ("fixed", "random"), "fixed"),
     choice("distribution", "which rows are looked up: all equally often, or a few of them most of the time",
            ("uniform", "zipf"), "uniform"),
-    real("alpha", "zipf: the k-th most popular row is looked up k^-alpha times as often as the first", 1.05,
+    real("alpha", "zipf: the k-th most popular row is looked up k^-alpha times as often as the first", ALPHA,
          kind="amount"),
 )  # fmt: skip
-SPREADABLE = ParamRule("rows", f"be below {_PRIME} (got {{rows}})", lambda p: p["rows"] < _PRIME)
+SPREADABLE = ParamRule("rows", f"be below {SPREAD} (got {{rows}})", lambda p: p["rows"] < SPREAD)
 
 
 @lru_cache(maxsize=64)
@@ -65,8 +63,8 @@ def distinct_rows(p: Params, tables: int = 1) -> int:
 
 @lru_cache(maxsize=256)
 def _distinct_zipf(lookups: float, rows: int, alpha: float) -> float:
-    """Return the expected number of different ranks that `_zipf` draws. Ranks above 4,096 are taken together in steps
-    of 1 %, within which they are about equally frequent."""
+    """Return the expected number of different ranks that `zipf_indices` draws. Ranks above 4,096 are taken together in
+    steps of 1 %, within which they are about equally frequent."""
     power = (1 - alpha) or 1e-9
     found, first = 0.0, 1
     while first <= rows:
@@ -90,20 +88,13 @@ def bag_of(p: Params) -> Any:
 
 def index_specs(p: Params, tables: int = 1) -> dict[str, TensorSpec]:
     n, bags = lookups(p, tables), p["bags"] * tables
-    zipf = (lambda generator: _zipf(p, generator, n)) if p["distribution"] == "zipf" else None
+    zipf = (
+        (lambda generator: zipf_indices(generator, n, p["rows"], p["alpha"])) if p["distribution"] == "zipf" else None
+    )
     return {
         "indices": TensorSpec((n,), "int64", 0, p["rows"], zipf),
         "offsets": TensorSpec((bags,), "int64", 0, n, lambda generator: bag_starts(p, tables)),
     }
-
-
-def _zipf(p: Params, generator: Any, n: int) -> Any:
-    """Draw rows by inverting the distribution function of k^-alpha between 1 and rows + 1, cut to integers."""
-    rows, uniform = p["rows"], generator.random(n)
-    power = (1 - p["alpha"]) or 1e-9  # for alpha 1 the formula would divide by 0; this is close to its limit
-    rank = (1 + uniform * ((rows + 1.0) ** power - 1)) ** (1 / power)
-    k = np.clip(rank.astype(np.int64) - 1, 0, rows - 1)
-    return k * _PRIME % rows
 
 
 MODE = choice("mode", "how the rows of a bag are pooled", ("sum", "mean", "max"), "sum")
@@ -254,6 +245,12 @@ def _batched_loop(p: Params, weight: Any, indices: Any, offsets: Any) -> Launch:
     return lambda: torch.stack([pool(i, w, o) for i, w, o in zip(own, weight, local, strict=True)])
 
 
+def _batched_fbgemm(p: Params, weight: Any, indices: Any, offsets: Any) -> Launch:
+    side_by_side = lookup(p, [(p["rows"], p["dim"])] * p["tables"], weight, indices, offsets, None)
+    size = (p["bags"], p["tables"], p["dim"])
+    return lambda: side_by_side().view(size).transpose(0, 1)
+
+
 BATCHED = Operator(
     name="batched_embedding_bag",
     summary="embedding_bag of several tables of one size in one call",
@@ -277,8 +274,10 @@ BATCHED = Operator(
         formula(_batched_reference),
         by_torch(_torch_joined_tables, name="merged"),
         by_torch(_batched_loop, name="loop"),
+        *by_fbgemm(_batched_fbgemm),
     ),
-    aliases=("SplitTableBatchedEmbeddingBagsCodegen", "table_batched_embedding", "split_table_batched_embeddings_ops"),
+    aliases=("SplitTableBatchedEmbeddingBagsCodegen", "table_batched_embedding", "split_table_batched_embeddings_ops",
+             "split_table_batched_embedding_bags"),
 )  # fmt: skip
 
 OPERATORS: tuple[Operator, ...] = (EMBEDDING_BAG, BATCHED)

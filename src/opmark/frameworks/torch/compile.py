@@ -25,7 +25,7 @@ _MOST = 32
 # A graph of the device is recorded at the second call, after one that only allocates.
 _CALLS_TO_RECORD = 3
 # Attributes of a launch of a framework's own function.
-_OF_A_FOREIGN_CALL = ("reads", "leaves", "described", "outputs")
+_OF_A_FOREIGN_CALL = ("reads", "leaves", "weights", "described", "outputs")
 
 
 class Compiled(partial[Any]):

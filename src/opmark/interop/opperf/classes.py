@@ -23,7 +23,7 @@ def normal(shape: Any = (1,), **options: Any) -> Any:
     raise OpmarkError("the worker draws the values of tensors itself", "leave the initializer as it is")
 
 
-class Benchmark:
+class MXNetOperatorBenchmarkBase:
     """One operator with its inputs. Results are stored as a run; `db=":memory:"` stores none."""
 
     of: Class
@@ -94,7 +94,7 @@ class Benchmark:
             self.failure = f"{record.status}: {record.reason}"
 
 
-def run_all(benchmarks: Sequence[Benchmark]) -> None:
+def run_all(benchmarks: Sequence[MXNetOperatorBenchmarkBase]) -> None:
     """Measure benchmarks; those with the same settings share a run, and so a process."""
     for (warmup, runs, framework, threads, *_), alike in groupby(benchmarks, key=_settings):
         some = list(alike)
@@ -108,7 +108,7 @@ def run_all(benchmarks: Sequence[Benchmark]) -> None:
                     one.set_result(record, show_command(result))
 
 
-def _settings(one: Benchmark) -> tuple[int, int, str, int | None, str, str]:
+def _settings(one: MXNetOperatorBenchmarkBase) -> tuple[int, int, str, int | None, str, str]:
     return one.warmup, one.runs, one.framework, one.threads, str(one.db), str(one.ctx)
 
 
@@ -123,10 +123,14 @@ def _tuple(value: Any) -> Any:
 
 
 @cache
-def make_class(name: str) -> type[Benchmark]:
+def make_class(name: str) -> type[MXNetOperatorBenchmarkBase]:
     of = CLASSES[name]
     about = f"{of.name} of DL Operator Benchmarks: {find_operator(class_meaning(of, of.inputs).op).summary}."
-    return type(name, (Benchmark,), {"of": of, "__doc__": about, "__module__": f"opmark.interop.opperf.{of.module}"})
+    return type(
+        name,
+        (MXNetOperatorBenchmarkBase,),
+        {"of": of, "__doc__": about, "__module__": f"opmark.interop.opperf.{of.module}"},
+    )
 
 
 def _function_name(category: str) -> str:

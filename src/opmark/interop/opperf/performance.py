@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -19,7 +19,7 @@ from opmark.interop.opperf.class_inputs import check_dtype
 from opmark.interop.opperf.exporter import OpperfResult, document, groups, inputs_of, line_of, lines, names_of
 from opmark.interop.opperf.importer import CommonOptions, OperatorRequest, make_entry, tensor_names
 from opmark.interop.opperf.measurement import CPU, Profiler, check_profiler, enlarge, measure, print_doubts_by_operator
-from opmark.interop.opperf.operators import CATEGORIES, NO_COUNTERPART, plain_name
+from opmark.interop.opperf.operators import CATEGORIES, NO_COUNTERPART, OPERATORS, plain_name
 from opmark.plugin.registry import DRILL, catalogue
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Case, Entry, Phase, Workload
@@ -186,8 +186,43 @@ def _plain(value: Any, *, values: bool) -> Any:
     return list(value.shape) if hasattr(value, "shape") else value
 
 
+def run_benchmark_operator(
+    name: str, size: Sequence[int] = (128, 128), additional_inputs: Mapping[str, Any] | None = None,
+    dtype: str = "float32", run_backward: bool = False, ctx: Any = CPU, warmup: int = 10, runs: int = 50,
+    profiler: Profiler = "native", *, framework: str = "torch", threads: int | None = None, db: PathLike | None = None,
+) -> list[list[Results]]:  # fmt: skip
+    """Measure one operator with tensors of one size, except for those in `additional_inputs`.
+
+    MXNet may have it as nd, np and npx, and opperf returns one result for each of them; here there is one result.
+    """
+    given = dict(additional_inputs or {})
+    rows = OPERATORS.get(plain_name(name), ())
+    for names in list(rows[0].tensors)[: rows[0].needed] if rows else ():
+        alike = [word.rstrip("*") for word in names.split("|")]
+        if not any(word in given for word in alike):
+            given[alike[0]] = tuple(size)
+    found = run_performance_test(
+        name, [given], run_backward, dtype, ctx, profiler, warmup, runs, framework=framework, threads=threads, db=db
+    )
+    return [found]
+
+
+def run_op_benchmarks(
+    ops: Iterable[str], dtype: str = "float32", ctx: Any = CPU, profiler: Profiler = "native",
+    int64_tensor: str = "off", warmup: int = 25, runs: int = 100, *, framework: str = "torch",
+    threads: int | None = None, db: PathLike | None = None, timeout: float | None = None,
+) -> Results:  # fmt: skip
+    """Measure operators by name, or a dictionary with these names as keys, with opperf's default inputs."""
+    return run_request(
+        SuiteRequest(dtype, profiler, _is_on(int64_tensor), ops=[plain_name(name) for name in ops]),
+        ctx=ctx, warmup=warmup, runs=runs, framework=framework, threads=threads, db=db, timeout=timeout,
+    )  # fmt: skip
+
+
 CALLS: dict[str, Callable[..., Any]] = {
     "run_performance_test": run_performance_test,
+    "run_benchmark_operator": run_benchmark_operator,
+    "run_op_benchmarks": run_op_benchmarks,
     "run_all_mxnet_operator_benchmarks": run_all_mxnet_operator_benchmarks,
 }
 """Functions that do not belong to a category."""

@@ -13,6 +13,7 @@ from reprlib import Repr
 from typing import Any
 
 from opmark.errors import InvalidParameter, nearest
+from opmark.schema.arguments import canonical
 from opmark.schema.tensor import DTYPES
 
 Spec = dict[str, Any]
@@ -164,6 +165,12 @@ def _tensor(arg: Spec, draw: Draw, path: str) -> str:
             raise Misfit(f"{path}.requires_grad", f"expected true or false, got {quote(arg['requires_grad'])}")
         draw.has_fixed = True
     low, high = arg.get("low"), arg.get("high")
+    if "values" in arg or "alpha" in arg:  # opmark's own: PARAM draws all whole numbers alike
+        try:
+            given = {key: arg[key] for key in ("low", "high", "values", "alpha") if key in arg}
+            return str(canonical({"shape": shape, "dtype": dtype, **given}))
+        except InvalidParameter as error:
+            raise Misfit(f"{path}.values", error.message, error.hint) from None
     if low is not None or high is not None:
         return f"{_sizes(shape)} {dtype} {_domain(low, high, path)}"
     if shape and DTYPES[dtype].kind == "int":

@@ -18,9 +18,14 @@ from opmark.interop.param.arguments import (
     tensors_of,
     without_tuples,
 )
+from opmark.interop.param.expansion import table_build
+from opmark.interop.param.lib.data import data_generator_map
+from opmark.interop.param.lib.operator import op_map
+from opmark.interop.param.lib.pytorch.data_impl import DefaultDataGenerator
+from opmark.interop.param.plugin import plugin_entry
 from opmark.plugin import Operator
 from opmark.schema import Entry
-from opmark.schema.arguments import placeholders, tensors
+from opmark.schema.arguments import WEIGHTS, placeholders, tensors
 from opmark.schema.tensor import is_float
 
 MODELS = {
@@ -65,16 +70,20 @@ def make_call(name: str, op: str, build: ParamCall | None, call: ParamCall) -> O
     """Return the call of an operator of PARAM, whose name in opmark is `op`; raise Misfit for a wrong build."""
     if name.startswith("aten::"):
         return _call_by_schema(name, build, call)
-    if build is None:
-        return OperatorCall(op, call.args, call.kwargs)
-    return OperatorCall(
-        op, call.args, call.kwargs, {"args": build.args, **({"kwargs": build.kwargs} if build.kwargs else {})}
-    )
+    if not is_class(op):
+        return OperatorCall(op, call.args, call.kwargs, None if build is None else build._asdict())
+    given = {} if build is None else {name: part for name, part in build._asdict().items() if part}
+    return OperatorCall(op, call.args, call.kwargs, {**given, "train": True})
 
 
 def is_function(name: str) -> bool:
     """Whether an operator is a function, and not a class, whose name in torch begins with a capital letter."""
     return bool(_FUNCTION.fullmatch(name)) or name.startswith("aten::")
+
+
+def is_class(op: str) -> bool:
+    """Whether an operator of opmark is named after a class, as torch.nn.Linear is."""
+    return re.split(r"[.:]", op)[-1][:1].isupper()
 
 
 def works_in_place(name: str) -> bool:
@@ -142,9 +151,10 @@ def _argument_name(text: str) -> str:
 # fbgemm's SplitTableBatchedEmbeddingBagsCodegen of PARAM as an operator of the catalogue.
 
 BAGS = "SplitTableBatchedEmbeddingBagsCodegen"
+_TABLE_NAMES = (BAGS, "split_table_batched_embedding_bags", "split_table_batched_embeddings_ops")
 NOTE = (
-    "SplitTableBatchedEmbeddingBagsCodegen: torch's embedding_bag runs over all tables in one call, instead of the "
-    "kernel of fbgemm; a backward pass computes the gradient, and the optimizer step is a separate operator "
+    "SplitTableBatchedEmbeddingBagsCodegen: torch's embedding_bag runs over the tables, and fbgemm beside it where "
+    "fbgemm_gpu is installed; a backward pass computes the gradient, and the optimizer step is a separate operator "
     "(embedding_bag_sgd_update, embedding_bag_rowwise_adagrad_update)"
 )
 PRECISIONS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -173,21 +183,23 @@ def operator_and_params(build: ParamCall | None, given: ParamCall) -> tuple[str,
         raise Misfit(
             ".args[5]", f"weights_precision: expected {', '.join(PRECISIONS)}, got {quote(precision)}", build=True
         )
-    params = {**given.kwargs, "mode": mode, "dtype": dtype}
-    if not options.get("weighted"):
-        return "batched_embedding_bag", params
-    if params.pop("tables", None) != 1:
-        raise Misfit(".args[4]", "weighted: expected false for several tables", "one table can be weighted", build=True)
-    return "embedding_bag", {**params, "weighted": True}
+    weighted, common = bool(options.get("weighted")), {"mode": mode, "dtype": dtype}
+    sizes = {name: given.kwargs[name] for name in ("rows", "dims", "pooling")}
+    one_size = all(len(set(each)) == 1 for each in sizes.values())
+    tables = len(sizes["rows"])
+    if not one_size or "indices_file" in given.kwargs or (weighted and tables > 1):
+        return "split_embedding_bag", {**given.kwargs, **common, **({"weighted": True} if weighted else {})}
+    alike = {"rows": sizes["rows"][0], "dim": sizes["dims"][0], "bags": given.kwargs["bags"],
+             "pooling": sizes["pooling"][0], **common}  # fmt: skip
+    if weighted:
+        return "embedding_bag", {**alike, "weighted": True}
+    return "batched_embedding_bag", {"tables": tables, **alike}
 
 
 DRAWN = "values were drawn with seed {seed}; each entry holds the drawn values"
 INTEGERS = "tensors of whole numbers hold 0 to 9, because negative ones fail as indices; `low` and `high` change that"
 UNBUILT = "`{op}` is a function, so that its `build` is ignored"
-FIXED_INPUTS = (
-    "`{op}`: `requires_grad` false is ignored, because the operator has weights: a backward pass computes the "
-    "gradients of the weights and of all inputs"
-)
+TRAINING = "modules run in training mode, as in PARAM"
 ALL_FIXED = (
     "`{op}`: in some cases no tensor has `requires_grad`: `opmark param -b` runs them forward only, `--phase backward` "
     "computes all gradients"
@@ -218,17 +230,22 @@ class Calls:
     def __init__(self, file: str, name: str, operator: Operator, generators: tuple[Any, Any], seed: int) -> None:
         self._file, self._name, self._operator, self._seed = file, name, operator, seed
         self._build_generator, self._input_generator = generators
-        self._op = operator_name(name)
-        self._tables = name == BAGS
+        self._op = name if name in op_map else operator_name(name)
+        # An operator or a generator of a user runs in the worker alone.
+        self._items = [op_map[name]] if name in op_map else []
+        self._items += [generator for generator in generators if _makes_tensors(generator)]
+        self._tables = name in _TABLE_NAMES
         self.notes: dict[str, None] = {NOTE: None} if self._tables else {}
 
     def build(self, build_id: str, spec: Any, ids: str) -> OperatorBuild:
+        if _makes_tensors(self._build_generator):
+            return OperatorBuild(build_id, spec, None)
         draw = self._draw(f"{ids}|build")
-        call = _generate(self._build_generator, spec, draw)
+        call = _generate(self._build_generator, table_build(spec) if self._tables else spec, draw)
         self._note_draws(draw)
         if any(True for node in (call.args, call.kwargs) for _ in tensors(node, "")):
             raise Misfit("", "opmark takes no tensors in a build", "give sizes in the build, and tensors in the input")
-        if is_function(self._name) and not self._name.startswith("aten::"):
+        if is_function(self._name) and not self._name.startswith("aten::") and self._name not in op_map:
             self.notes[UNBUILT.format(op=self._name)] = None
             return OperatorBuild(build_id, spec, None)
         return OperatorBuild(build_id, spec, call)
@@ -236,14 +253,22 @@ class Calls:
     def point(self, built: OperatorBuild, spec: Any, ids: str) -> CallPoint:
         """Make an entry; `ids` are those of config, build and input, as PARAM joins them."""
         draw, source = self._draw(ids), f"{self._file}#{self._name}|{ids}"
+        if _makes_tensors(self._input_generator):
+            given = _generator_and_spec(self._input_generator, spec)
+            return CallPoint(plugin_entry(self._op, self._items, source, build=self._build_of(built), given=given))
         call = _generate(self._input_generator, spec, draw)
         self._note_draws(draw)
+        if self._items:
+            arguments = {"args": call.args, "kwargs": call.kwargs}
+            return CallPoint(plugin_entry(self._op, self._items, source, build=self._build_of(built), **arguments))
         if self._tables:
             op, params = operator_and_params(built.call, call)
             return CallPoint(Entry(op, params, source=source))
         if "args" not in self._operator.by_name:
             return CallPoint(self._catalogue_entry(built, call, source))
         made = make_call(self._name, self._op, built.call, call)
+        if is_class(made.op):
+            self.notes[TRAINING] = None
         wrt, forward_only = self._gradients(spec, made) if draw.has_fixed else ([], "")
         if works_in_place(self._name):
             forward_only = IN_PLACE.format(op=self._name)
@@ -257,6 +282,14 @@ class Calls:
             source=source,
         )
         return CallPoint(entry, forward_only)
+
+    def _build_of(self, built: OperatorBuild) -> Any:
+        """Return the build of an operator that a user wrote, or that has a generator of a user."""
+        if built.call is None and built.spec in (None, [], {}):
+            return {"args": [], "kwargs": {}} if built.spec == [] else None
+        if built.call is None:
+            return _generator_and_spec(self._build_generator, built.spec)
+        return built.call._asdict()
 
     def _catalogue_entry(self, built: OperatorBuild, call: ParamCall, source: str) -> Entry:
         if call.args or built.call is not None:
@@ -280,9 +313,8 @@ class Calls:
         wrt = [place for place, needed in found.items() if needed]
         if len(wrt) == len(found):
             return [], ""
-        if not is_function(self._name):
-            self.notes[FIXED_INPUTS.format(op=self._name)] = None
-            return [], ""
+        if is_class(made.op):
+            return [*wrt, WEIGHTS], ""
         if not wrt:
             self.notes[ALL_FIXED.format(op=self._name)] = None
             return [], NO_GRADIENT
@@ -296,6 +328,19 @@ class Calls:
             self.notes[DRAWN.format(seed=self._seed)] = None
         if draw.integers:
             self.notes[INTEGERS] = None
+
+
+def _makes_tensors(generator: Any) -> bool:
+    """Whether a generator is a class of a user, as PARAM's own generators are."""
+    return hasattr(generator, "get_data") and generator is not DefaultDataGenerator
+
+
+def _generator_and_spec(generator: Any, spec: Any) -> dict[str, Any]:
+    name = next(name for name, known in data_generator_map.items() if known is generator)
+    odd = find_odd(spec, "")
+    if odd:
+        raise Misfit(odd[0], f"expected data that JSON can hold, got {odd[1]}")
+    return {"generator": name, "spec": without_tuples(spec)}
 
 
 def _generate(generator: Any, spec: Any, draw: Draw) -> ParamCall:

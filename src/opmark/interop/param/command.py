@@ -35,6 +35,10 @@ def main(arguments: Sequence[str]) -> int:
         from opmark.interop.param.comms.command import main as comms
 
         return comms(arguments[1:])
+    if list(arguments[:1]) == ["driver"]:
+        from opmark.interop.param.driver import main as driver
+
+        return driver(arguments[1:])
     given = parser().parse_args(list(arguments))
     if given.version:
         from opmark.version import VERSION
@@ -57,6 +61,11 @@ def _run(given: argparse.Namespace) -> int:
     from opmark.interop.param.options import options_of
     from opmark.runner.supervisor import WorkerPool
 
+    if given.plugin:
+        from opmark.interop.param.plugin import load_plugin
+
+        for path in given.plugin:
+            load_plugin(path)
     options = options_of(given)
     target = options.target()
     options.run_arguments(target)  # a wrong option is reported before anything starts
@@ -176,7 +185,7 @@ def run_options(given: argparse.Namespace, options: ParamOptions) -> dict[str, A
 
 
 def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool | int | float) else str(value)
+    return value if value is None or isinstance(value, bool | int | float | list) else str(value)
 
 
 def _print_table(found: Result) -> None:

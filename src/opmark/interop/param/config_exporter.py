@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from opmark.interop.param.arguments import usual_domain
-from opmark.interop.param.calls import BAGS, MODELS, MODES, PRECISIONS, operator_name
-from opmark.schema import Case, TensorSpec
-from opmark.schema.arguments import tensors
+from opmark.interop.param.calls import BAGS, MODELS, MODES, PRECISIONS, is_class, operator_name
+from opmark.schema import Case
+from opmark.schema.arguments import tensor_fields
 from opmark.schema.tensor import is_float
 
 Spec = dict[str, Any]
@@ -30,7 +30,8 @@ _TABLES = {
     "build_data_generator": _GENERATOR,
     "input_data_generator": f"{BAGS}InputDataGenerator",
 }
-_DOMAIN = "the domain of a tensor's values is written as `low` and `high`, which PARAM does not read"
+_DOMAIN = "a tensor's values are described by `low`, `high` and `values`, which PARAM does not read"
+_TRAINING = "modules in eval() mode: PARAM runs all modules in training mode"
 
 
 class NotExpressible(Exception):
@@ -51,7 +52,7 @@ class ParamSpecs(NamedTuple):
 
 def write_case(case: Case) -> ParamSpecs:
     """Write a case as specs; raise NotExpressible if PARAM cannot express it."""
-    if case.op in ("batched_embedding_bag", "embedding_bag"):
+    if case.op in ("batched_embedding_bag", "embedding_bag", "split_embedding_bag"):
         return _tables(case)
     if "args" not in case.params:
         raise NotExpressible("it is an operator of opmark's catalogue, with parameters and without arguments")
@@ -64,8 +65,13 @@ def write_case(case: Case) -> ParamSpecs:
         None if parts is None else writer.spec(parts, "build."),
         input_,
         _TOOLS if parts is not None else {"input_data_generator": _GENERATOR},
-        (_DOMAIN,) if writer.narrowed else (),
+        (*((_DOMAIN,) if writer.narrowed else ()), *((_TRAINING,) if _runs_in_eval(case) else ())),
     )
+
+
+def _runs_in_eval(case: Case) -> bool:
+    build = case.params["build"]
+    return is_class(case.op) and not (isinstance(build, Mapping) and build.get("train", False))
 
 
 def _name(op: str) -> str:
@@ -98,8 +104,8 @@ class _Writer:
             return {"type": "genericlist", "value": self._items(node, path)}
         if isinstance(node, Mapping):
             return self._mapping(node, path)
-        spec = next((found for _, found in tensors(node, path)), None) if isinstance(node, str) else None
-        return _plain(node) if spec is None else self._tensor(spec, path)
+        fields = tensor_fields(node) if isinstance(node, str) else None
+        return _plain(node) if fields is None else self._tensor(fields, path)
 
     def _items(self, nodes: list[Any], path: str) -> list[Spec]:
         return [self._argument(item, f"{path}.{i}") for i, item in enumerate(nodes)]
@@ -111,14 +117,18 @@ class _Writer:
             return _plain(node["value"])
         raise NotExpressible(f"`{path}` is {'an element type' if set(node) == {'dtype'} else 'a mapping'}")
 
-    def _tensor(self, spec: TensorSpec, path: str) -> Spec:
-        if spec.dtype not in _DTYPES:
-            raise NotExpressible(f"`{path}` is of {spec.dtype}")
-        found: Spec = {"type": "tensor", "dtype": _DTYPES[spec.dtype], "shape": list(spec.shape)}
-        if not is_float(spec.dtype) or (self._wrt and path not in self._wrt):
+    def _tensor(self, fields: dict[str, Any], path: str) -> Spec:
+        shape, dtype = fields["shape"], fields["dtype"]
+        if dtype not in _DTYPES:
+            raise NotExpressible(f"`{path}` is of {dtype}")
+        found: Spec = {"type": "tensor", "dtype": _DTYPES[dtype], "shape": shape}
+        if not is_float(dtype) or (self._wrt and path not in self._wrt):
             found["requires_grad"] = False  # its default is true, and fails for whole numbers
-        if (spec.low, spec.high) != usual_domain(spec.dtype, scalar=not spec.shape):
-            found |= {"low": spec.low, "high": spec.high}
+        own = {key: fields[key] for key in ("low", "high", "values", "alpha") if key in fields}
+        if own.get("values") != "zipf":
+            own.pop("alpha", None)
+        if own != dict(zip(("low", "high"), usual_domain(dtype, scalar=not shape), strict=True)):
+            found |= own
             self.narrowed = True
         return found
 
@@ -135,20 +145,22 @@ def _tables(case: Case) -> ParamSpecs:
         raise NotExpressible("PARAM has it only as a table of batched_embedding_bag")
     precision = {dtype: name for name, dtype in PRECISIONS.items()}.get(p["dtype"])
     pooling = {mode: number for number, mode in MODES.items()}.get(p["mode"])
-    if precision is None or pooling is None or (p["lengths"], p["distribution"]) != ("fixed", "uniform"):
+    if precision is None or pooling is None or (p.get("lengths", "fixed"), p["distribution"]) != ("fixed", "uniform"):
         raise NotExpressible(
             "PARAM has bags of equal length with uniform indices, fp32, fp16 or bf16, and sums or means"
         )
-    tables = p.get("tables", 1)
-    sizes = [_plain(tables), *(_repeat(p[name], tables) for name in ("rows", "dim"))]
+    tables = len(p["dims"]) if "dims" in p else p.get("tables", 1)
+    sizes = [_plain(tables), _each(p["rows"], tables), _each(p.get("dims") or p["dim"], tables)]
     build = {"args": [*sizes, _plain(pooling), _plain(weighted), _plain(precision)],
              "kwargs": {"optimizer": _plain("exact_row_wise_adagrad")}}  # fmt: skip
-    return ParamSpecs(BAGS, build, {"args": [_plain(p["bags"]), _repeat(p["pooling"], tables)]}, _TABLES)
+    files = {f"{name}_tensor": p[f"{name}_file"] for name in ("indices", "offsets") if p.get(f"{name}_file")}
+    return ParamSpecs(BAGS, build, {"args": [_plain(p["bags"]), {**_each(p["pooling"], tables), **files}]}, _TABLES)
 
 
-def _repeat(value: int, tables: int) -> Spec:
+def _each(value: int | list[int], tables: int) -> Spec:
     """Return one number for one table, and a list for several."""
-    return _plain(value) if tables == 1 else {"type": "genericlist", "value": [_plain(value)] * tables}
+    each = value if isinstance(value, list) else [value] * tables
+    return _plain(each[0]) if tables == 1 else {"type": "genericlist", "value": [_plain(n) for n in each]}
 
 
 # Cases as a config of PARAM: `{operator: {"config": [{"build": [...], "input": [...]}]}}`, without ranges.

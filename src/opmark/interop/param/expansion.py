@@ -5,11 +5,13 @@ The order is PARAM's: the last argument changes fastest.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from itertools import product
 from math import prod
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 from opmark.errors import InvalidParameter
 from opmark.interop.param.arguments import Draw, Misfit, Spec, call_of, is_number, is_whole, parts, quote
@@ -128,6 +130,7 @@ _RANGES: dict[tuple[str, str], Callable[[Any, str], RangeAxis]] = {
     ("tensor", "shape"): _shape,
     ("tensor", "dtype"): one_of,
     ("tensor", "requires_grad"): one_of,
+    **{("tensor", key): one_of for key in ("low", "high", "values", "alpha")},
     **{(kind, "value"): whole_range for kind in ("int", "long")},
     **{(kind, "value"): _real_range for kind in ("float", "double")},
     **{(kind, "value"): one_of for kind in ("str", "bool", "device")},
@@ -202,34 +205,38 @@ GENERATOR_GROUP = "opmark.param_generators"
 DEFAULT_GENERATOR = "PyTorch:DefaultDataGenerator"
 
 
-class DataGenerator(Protocol):
-    """The signature of generators, opmark's own and those of plug-ins."""
-
-    def __call__(self, spec: Any, draw: Draw) -> tuple[list[Any], dict[str, Any]]: ...
-
-
 def default_generator(spec: Any, draw: Draw) -> tuple[list[Any], dict[str, Any]]:
     return call_of(spec, draw)
 
 
 def generate_lookups(spec: Any, draw: Draw) -> tuple[list[Any], dict[str, Any]]:
-    """Return lookups in tables as parameters of `batched_embedding_bag`; PARAM always draws indices uniformly."""
+    """Return lookups in tables by name: each size once per table, and the files of indices and offsets.
+
+    PARAM draws indices uniformly, unless the pooling factor or the environment names files.
+    """
     args, _ = parts(spec)
     if len(args) != 7:
         raise Misfit(".args", f"expected 7 arguments, got {len(args)}",
                      "they come from the SplitTableBatchedEmbeddingBagsCodegenInputIterator")  # fmt: skip
-    from_file = next((key for key in ("indices_tensor", "offsets_tensor") if _has(args[4], key)), None)
-    if from_file:
-        raise Misfit(f".args[1].{from_file}", "opmark does not read lookups from a file", "leave it out to draw them")
     tables, bags = number(args[0], "num_tables"), number(args[3], "batch_size")
-    rows, dim = one_size(args[1], "rows", tables), one_size(args[2], "dim", tables)
-    return [], {
-        "tables": tables,
-        "rows": rows,
-        "dim": dim,
+    found: dict[str, Any] = {
         "bags": bags,
-        "pooling": one_size(args[4], "pooling_factor", tables),
+        "rows": table_sizes(args[1], "rows", tables),
+        "dims": table_sizes(args[2], "dim", tables),
+        "pooling": table_sizes(args[4], "pooling_factor", tables),
     }
+    files = [args[4].get(f"{name}_tensor") or os.environ.get(f"split_embedding_{name}") for name in _FILES]
+    if all(files):
+        missing = next((file for file in files if not Path(str(file)).is_file()), None)
+        if missing is not None:
+            raise Misfit(".args[1]", f"there is no file {quote(missing)} with lookups", "it is written by torch.save")
+        return [], found | {f"{name}_file": str(file) for name, file in zip(_FILES, files, strict=True)}
+    if any(_has(args[4], f"{name}_tensor") for name in _FILES):
+        raise Misfit(".args[1]", "expected both `indices_tensor` and `offsets_tensor`, got one of them")
+    return [], found
+
+
+_FILES = ("indices", "offsets")
 
 
 def number(arg: Any, name: str) -> int:
@@ -239,16 +246,22 @@ def number(arg: Any, name: str) -> int:
     return int(value)
 
 
-def one_size(arg: Any, name: str, tables: int) -> int:
-    """Return the size of all tables from one number or a list of equal ones."""
+def table_sizes(arg: Any, name: str, tables: int) -> list[int]:
+    """Return the size of each table, from one number for all or from a list."""
     value = arg.get("value") if isinstance(arg, dict) else None
     if not isinstance(value, list):
-        return number(arg, name)
+        return [number(arg, name)] * tables
     each = [number(item if isinstance(item, dict) else {"value": item}, name) for item in value]
-    if len(each) < tables or len(set(each[:tables])) > 1:
-        raise Misfit("", f"`{name}`: expected the same for each of {tables} tables, got {quote(each)}",
-                     "batched_embedding_bag has tables of one size; write one config for each size")  # fmt: skip
-    return each[0]
+    if len(each) < tables:
+        raise Misfit("", f"`{name}`: expected one for each of {tables} tables, got {quote(each)}")
+    return each[:tables]
+
+
+def table_build(spec: Any) -> Any:
+    """Return the build of tables as PARAM has it today: older files have a `location` among the arguments."""
+    args, kwargs = parts(spec)
+    kept = [arg for arg in args if not (isinstance(arg, dict) and arg.get("name") == "location")]
+    return {"args": kept, **({"kwargs": kwargs} if kwargs else {})}
 
 
 def _has(arg: Any, key: str) -> bool:
@@ -259,12 +272,11 @@ def _has(arg: Any, key: str) -> bool:
 
 ITERATOR_GROUP = "opmark.param_iterators"
 DEFAULT_ITERATOR = "DefaultConfigIterator"
-
-
-class ConfigIterator(Protocol):
-    """The signature of iterators, opmark's own and those of plug-ins."""
-
-    def __call__(self, configs: dict[str, Any], key: str, device: str) -> Iterator[tuple[Any, Any]]: ...
+OLDER_NAMES = {
+    "SplitTableBatchedEmbeddingInputIterator": "SplitTableBatchedEmbeddingBagsCodegenInputIterator",
+    "SplitTableBatchedEmbeddingInputDataGenerator": "SplitTableBatchedEmbeddingBagsCodegenInputDataGenerator",
+}
+"""Names of iterators and generators in files of 2021, and those of today."""
 
 
 def iterate_specs(configs: Spec, key: str, device: str) -> Iterator[tuple[str, Any]]:
@@ -292,7 +304,7 @@ def iterate_ranges(configs: Spec, key: str, device: str) -> Iterator[tuple[str, 
 
 def iterate_lookups(configs: Spec, key: str, device: str) -> Iterator[tuple[str, Any]]:
     """Yield lookups in tables: batch size and pooling factor, each a number, a range or a list, beside the build."""
-    build, _ = parts(configs.get("build"))
+    build, _ = parts(table_build(configs.get("build")))
     if len(build) < 6:
         raise Misfit("", f"expected a build of 6 arguments, got {len(build)}", _TABLES)
     yield from _number_points(configs[key], lambda spec: _lookups(spec, build))

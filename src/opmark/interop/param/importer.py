@@ -21,6 +21,10 @@ from opmark.interop.param import expansion
 from opmark.interop.param.arguments import Misfit, Spec, is_plain, is_whole, quote, suggest
 from opmark.interop.param.calls import Calls, OperatorBuild, operator_name
 from opmark.interop.param.expansion import MOST_POINTS
+from opmark.interop.param.lib.data import data_generator_map
+from opmark.interop.param.lib.iterator import config_iterator_map
+from opmark.interop.param.lib.operator import op_map
+from opmark.interop.param.plugin import PLUGIN_OPERATOR
 from opmark.plugin.registry import operator as find_operator
 from opmark.plugin.registry import plugins
 from opmark.schema import Entry, Imported, ImportProblem
@@ -100,7 +104,10 @@ class ConfigReader:
         self._entries: list[Entry] = []
         self._problems: dict[tuple[str, str], ImportProblem] = {}
         self._notes: dict[str, None] = {}
-        self._known = {group: plugins(group) for group in (expansion.ITERATOR_GROUP, expansion.GENERATOR_GROUP)}
+        self._known = {
+            expansion.ITERATOR_GROUP: {**config_iterator_map, **plugins(expansion.ITERATOR_GROUP)},
+            expansion.GENERATOR_GROUP: {**data_generator_map, **plugins(expansion.GENERATOR_GROUP)},
+        }
 
     def found(self, requests: dict[str, Any] | None = None) -> Imported:
         return Imported(tuple(self._entries), (), tuple(self._problems.values()), tuple(self._notes), requests or {})
@@ -139,8 +146,9 @@ class ConfigReader:
         self._notes.update(found.calls.notes)
 
     def _operator(self, name: Any, info: Spec, place: str) -> _Operator | None:
+        known = PLUGIN_OPERATOR if name in op_map else operator_name(name) if isinstance(name, str) else str(name)
         try:
-            operator = find_operator(operator_name(name) if isinstance(name, str) else str(name))
+            operator = find_operator(known)
         except UserError as error:
             self.refuse(place, error.message, error.hint)
             return None
@@ -152,6 +160,7 @@ class ConfigReader:
     def _tool(self, named: Any, default: str, group: str, place: str) -> Any:
         """Return an iterator or generator; an unknown one is a problem, while PARAM would silently use the default."""
         name = default if named is None else named
+        name = expansion.OLDER_NAMES.get(name, name) if isinstance(name, str) else name
         tool = self._known[group].get(name) if isinstance(name, str) else None
         if tool is None:
             noun = "an iterator" if group == expansion.ITERATOR_GROUP else "a data generator"
@@ -294,6 +303,7 @@ def _read_batch(reading: ConfigReader, data: dict[str, Any]) -> Imported:
     if not isinstance(options, dict):
         reading.refuse("$.run_options", f"expected options by name, got {quote(options)}")
         return reading.found()
+    options = {str(key).replace("-", "_"): value for key, value in options.items()}  # as on the command line
     if options.get("pass_type") == "backward":
         reading.add_backward()
     if options.get("device", "cpu") != "cpu":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from opmark.api.requests import talk
@@ -17,6 +18,7 @@ from opmark.runner.workload_source import problem_lines
 
 def run_config(
     config: Mapping[str, Any] | str | os.PathLike[str],
+    settings: ParamOptions | None = None,
     *,
     on_result: Callable[[CaseResult], None] | None = None,
     say: Callable[[str], None] = talk,
@@ -24,11 +26,11 @@ def run_config(
 ) -> list[CaseResult]:
     """Return the results of all cases in the order of the config, failed ones included.
 
-    `options` are those of `Options`, as in warmup=5, iteration=50, backward=True, device="cuda:1". Runs are not stored
-    unless `db` names a store. Problems of the config are reported through `say`; with strict=True, and if no case is
-    left, they are an error.
+    `options` are fields of `settings`, as in warmup=5, iteration=50, backward=True, device="cuda:1". Runs are not
+    stored unless `db` names a store. Problems of the config are reported through `say`; with strict=True, and if no
+    case is left, they are an error.
     """
-    settings = ParamOptions(**{"db": ":memory:", **options})
+    settings = replace(settings, **options) if settings else ParamOptions(**{"db": ":memory:", **options})
     target, whole = settings.target(), read(config, settings)
     for line in [*problem_lines(whole.problems, whole.notes), *settings.notes(target)]:
         say(line)

@@ -73,7 +73,8 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="opmark param",
         description="PARAM's run_benchmark: the same configs, options and result files.",
-        epilog="`opmark param comms -h`: PARAM's comms.py, collectives of several ranks.",
+        epilog="`opmark param comms -h`: PARAM's comms.py, collectives of several ranks. `opmark param driver -h`: its "
+        "older driver.py, kernels with fixed data sets.",
     )
     _add_selection(made)
     _add_measurement(made)
@@ -138,6 +139,8 @@ def _add_output(made: argparse.ArgumentParser) -> None:
 
 def _add_own_options(made: argparse._ArgumentGroup) -> None:
     add = made.add_argument
+    add("--plugin", action="append", default=[], metavar="FILE.py",
+        help="Load the operators, iterators and generators that this file registers.")  # fmt: skip
     add("--threads", type=int, default=1, help="Threads of the framework; PARAM always uses 1. [1]")
     add("--seed", type=int, default=0, help="Seed of input data and of random values of the config. [0]")
     add("--dry-run", action="store_true", help="Print ids and arguments and run nothing.")

@@ -21,6 +21,7 @@ from opmark.api.requests import talk
 from opmark.api.result import Result
 from opmark.api.run import Profiling
 from opmark.api.run import run as api_run
+from opmark.catalogue.expansion import expand
 from opmark.errors import UserError, nearest
 from opmark.interop.param.exporter import (
     METRICS,
@@ -37,6 +38,7 @@ from opmark.interop.param.exporter import (
 from opmark.interop.param.exporter import text as encode_text
 from opmark.interop.param.importer import CaseSpecs, KeptSpecs, keep_specs
 from opmark.interop.param.options import Device, ParamOptions
+from opmark.plugin.registry import operator as find_operator
 from opmark.runner.plan import Plan
 from opmark.runner.supervisor import WorkerPool
 from opmark.runner.workload_source import WorkloadSource
@@ -279,6 +281,13 @@ def read(source: Source, options: ParamOptions) -> Config:
     spots = list(_spots(taken, kept))
     selected = select_range([spot.place for spot in spots], options.resume_id, options.stop_id)
     return Config(taken.workload.name, spots[selected], taken.problems, taken.notes)
+
+
+def make_config(place: ConfigPosition, entry: Entry, phases: Sequence[str]) -> Config:
+    """Return a config of one case that comes from code."""
+    whole = replace(entry, phases=list(phases))
+    cases = expand(Workload(VERSION, place.op, [whole]), find_operator)
+    return Config(place.op, [ConfigCase(place, whole, tuple(cases))])
 
 
 def _spots(taken: WorkloadSource, kept: KeptSpecs) -> Iterator[ConfigCase]:

@@ -1,0 +1,1 @@
+"""benchmark.opperf.utils: the functions that measure single operators."""

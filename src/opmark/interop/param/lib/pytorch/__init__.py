@@ -1,0 +1,1 @@
+"""PARAM's lib.pytorch: running configs with torch. The work is done in opmark's workers."""

@@ -1,0 +1,300 @@
+"""PARAM's library under its own module paths, and files of users that are loaded with --plugin."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from param_runs import ADD, Command, number, op, tensor
+
+from opmark.errors import OpmarkError, UnknownName, UserError
+from opmark.interop.param import plugin
+from opmark.interop.param.importer import PARAM
+from opmark.interop.param.lib import pytorch as lib_pytorch
+from opmark.interop.param.lib.config import BenchmarkConfig, make_op_config
+from opmark.interop.param.lib.data import DataGenerator, data_generator_map, register_data_generator
+from opmark.interop.param.lib.init_helper import load_modules
+from opmark.interop.param.lib.iterator import (
+    ConfigIterator,
+    DefaultConfigIterator,
+    RangeConfigIterator,
+    config_iterator_map,
+    register_config_iterator,
+    remove_meta_attr,
+)
+from opmark.interop.param.lib.operator import OperatorInterface, op_map, register_operator, register_operators
+from opmark.interop.param.lib.pytorch.benchmark import Benchmark, make_default_benchmark
+from opmark.interop.param.lib.pytorch.build_executor import BuildExecutor, OpBuildExecutor
+from opmark.interop.param.lib.pytorch.config_util import (
+    ExecutionPass,
+    OpExecutionMode,
+    create_bench_config,
+    create_op_args,
+    create_type,
+    get_benchmark_options,
+    param_options,
+)
+from opmark.interop.param.lib.pytorch.op_executor import OpExecutor
+from opmark.interop.param.workloads import pytorch as workloads_pytorch
+
+
+@pytest.fixture(autouse=True)
+def registries() -> Iterator[None]:
+    """Forget what a test registers and loads."""
+    maps: tuple[dict[Any, Any], ...] = (op_map, data_generator_map, config_iterator_map, plugin._LOADED)
+    before = [dict(one) for one in maps]
+    yield
+    for one, kept in zip(maps, before, strict=True):
+        one.clear()
+        one.update(kept)
+
+
+def options(**changes: Any) -> dict[str, Any]:
+    return {**get_benchmark_options(), "device": "null", **changes}
+
+
+def test_the_example_run_op() -> None:
+    """The steps of PARAM's run_op.py, in its words."""
+    load_modules(lib_pytorch)
+    load_modules(workloads_pytorch)
+    op_name = "torch.mm"
+    bench_config = create_bench_config(op_name)
+    tensor_1, tensor_2 = create_type("tensor"), create_type("tensor")
+    tensor_1["shape"] = tensor_2["shape"] = [16, 16]
+    op_info = bench_config[op_name]
+    op_info["config"][0]["input"].append(create_op_args([tensor_1, tensor_2], {}))
+    run_options = get_benchmark_options()
+    run_options["pass_type"] = ExecutionPass.BACKWARD
+    op_config = make_op_config(op_name, op_info, run_options["device"])
+    assert op_config is not None
+    input_data_gen = op_config.input_data_generator()
+    args, kwargs = input_data_gen.get_data(op_info["config"][0]["input"][0], run_options["device"])
+    result = OpExecutor(op_name, op_config.op, run_options).run(args, kwargs, "0:0:0")
+    assert list(result) == ["forward", "backward"]
+    for metrics in result.values():
+        assert {name: len(values) for name, values in metrics.items()} == {
+            "warmup.time": 1, "warmup.gpu.memory": 1, "measure.time": 1, "measure.gpu.memory": 1,
+        }  # fmt: skip
+
+
+def test_an_operator_that_is_built_first_and_tensors_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    op_config = make_op_config("torch.nn.Linear", op([tensor(2, 8)]), "cpu")
+    assert op_config is not None
+    op_config.op.build(8, 4)
+    executor = OpExecutor("torch.nn.Linear", op_config.op, options(device="cpu", iteration=2))
+    for args in (["2x8 float32"], [torch.rand(2, 8)]):
+        assert len(executor.run(args, {}, "0:0:0")["forward"]["measure.time"]) == 2
+    with pytest.raises(OpmarkError, match=r"torch\.nn\.Linear\|0\|0\|1: forward: .*shapes"):
+        executor.run([torch.rand(2, 9)], {}, "0:0:1")
+
+
+def test_a_whole_config_and_its_lines(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    config = BenchmarkConfig(options(out_stream=stream, iteration=3))
+    file = tmp_path / "add.json"
+    file.write_text(json.dumps(ADD))
+    config.load_json_file(file)
+    config.load_json(json.dumps({"torch.mm": op([tensor(4, 8), tensor(8, 4)])}))
+    assert (config.has_op("torch.mm"), config.has_op("torch.add"), config.has_op("torch.no")) == (True, True, False)
+    (result,) = make_default_benchmark(config).run()
+    assert result.op_run_id == "torch.mm|0|0|0"
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+    assert len(line["metric"]["forward"]["measure.time"]) == 3
+
+
+def test_an_executor_of_a_user_gets_every_build() -> None:
+    seen: list[tuple[str, Any]] = []
+
+    class Recording(OpBuildExecutor):
+        def run(self, op_config: Any, build_input_config: Any, config_build_id: str) -> Any:
+            seen.append((config_build_id, build_input_config["build"]))
+            return super().run(op_config, build_input_config, config_build_id)
+
+    ranged = tensor(4) | {"shape": [[4, 8, 4]], "__range__": ["shape"]}
+    info = op([], input_iterator="RangeConfigIterator", build_data_generator="PyTorch:DefaultDataGenerator")
+    builds = [{"args": [number(n)]} for n in (1, 2)]
+    info["config"] = [{"build": builds, "input": [{"args": [ranged]}]}]
+    config = BenchmarkConfig(options())
+    config.load({"torch.nn.Softmax": info})
+    results = Benchmark(config, Recording).run()
+    assert seen == [("0|0", builds[0]), ("0|1", builds[1])]
+    assert [result.id for result in results] == ["0|0|0_0", "0|0|0_1", "0|1|0_0", "0|1|0_1"]
+    resumed = BenchmarkConfig(options(resume_op_run_id="torch.nn.Softmax:0:1:0_0"))
+    resumed.load({"torch.nn.Softmax": info})
+    assert [result.id for result in Benchmark(resumed, Recording).run()] == ["0|1|0_0", "0|1|0_1"]
+    with pytest.raises(TypeError):
+        BuildExecutor()  # type: ignore[abstract]
+
+
+def test_run_options() -> None:
+    found = param_options({"warmup": 3, "pass_type": ExecutionPass.BACKWARD, "op_exec_mode": "continuous"})
+    assert (found.warmup, found.backward, found.exec_mode) == (3, True, "continuous")
+    hyphens = param_options({"pass-type": "ExecutionPass.BACKWARD", "op-exec-mode": OpExecutionMode.DISCRETE})
+    assert (hyphens.backward, hyphens.exec_mode) == (True, "discrete")
+    with pytest.raises(UnknownName, match="backwards"):
+        param_options({"pass_type": "backwards"})
+    with pytest.raises(UserError, match="run_ncu"):
+        param_options({"run_ncu": True})
+
+
+def test_iterators_as_classes() -> None:
+    spec = {"args": [number(1) | {"value": [1, 2], "__range__": ["value"]}]}
+    assert [spec for _, spec in DefaultConfigIterator({"input": [spec]}, "input", "cpu")] == [spec]
+    points = list(RangeConfigIterator({"input": [spec]}, "input", "cpu"))
+    assert points == [("0_0", {"args": [number(1)]}), ("0_1", {"args": [number(2)]})]
+    assert remove_meta_attr(spec) == {"args": [{"type": "int", "value": [1, 2]}]}
+    with pytest.raises(UserError):
+        list(RangeConfigIterator({"input": [{"args": [{"type": "int", "__range__": ["value"]}]}]}, "input", "cpu"))
+
+
+def test_registries_refuse_a_name_twice() -> None:
+    class Mine(OperatorInterface):
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return args
+
+    register_operators({"mine.a": Mine()})
+    for register, name in (
+        (register_operator, "mine.a"),
+        (register_config_iterator, "RangeConfigIterator"),
+        (register_data_generator, "PyTorch:DefaultDataGenerator"),
+    ):
+        with pytest.raises(ValueError, match=name):
+            register(name, Mine())  # type: ignore[operator]
+    for kind in (OperatorInterface, DataGenerator, ConfigIterator):
+        with pytest.raises(TypeError):
+            kind()  # type: ignore[abstract]
+
+
+def test_an_unknown_generator_is_a_warning_as_in_param(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert make_op_config("torch.mm", {"input_data_generator": "Nothing", "config": []}, "cpu") is None
+    assert "invalid input_data_generator: Nothing" in caplog.text
+
+
+def test_a_module_that_cannot_be_imported_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    package = tmp_path / "my_workloads"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "bad.py").write_text("raise OSError('undefined symbol')")
+    (package / "good.py").write_text("LOADED = True")
+    monkeypatch.syspath_prepend(tmp_path)
+    with caplog.at_level(logging.ERROR):
+        load_modules(__import__("my_workloads"))
+    assert "my_workloads.bad: OSError: undefined symbol" in caplog.text
+    assert sys.modules["my_workloads.good"].LOADED
+
+
+# Files of users.
+
+MINE = """
+import torch
+from opmark.interop.param.lib.data import DataGenerator, register_data_generator
+from opmark.interop.param.lib.iterator import ConfigIterator, register_config_iterator
+from opmark.interop.param.lib.operator import OperatorInterface, register_operator
+
+MADE = []
+
+class Scale(OperatorInterface):
+    def build(self, factor):
+        self.factor = torch.full((), float(factor), device=self.device)
+
+    def forward(self, x, extra=0):
+        return x * self.factor + extra
+
+class Halves(ConfigIterator):
+    def __init__(self, configs, key, device):
+        super().__init__(configs, key, device)
+        (spec,) = configs[key]
+        self.left = [(f"0_{n}", {"size": spec["size"] // (n + 1)}) for n in (0, 1)]
+
+    def __next__(self):
+        if not self.left:
+            raise StopIteration
+        return self.left.pop(0)
+
+class Square(DataGenerator):
+    def get_data(self, config, device):
+        MADE.append(config)
+        return [torch.rand(config["size"], config["size"], device=device, requires_grad=True)], {}
+
+register_operator("mine.scale", Scale())
+register_config_iterator("Halves", Halves)
+register_data_generator("Square", Square)
+"""
+OWN = {
+    "mine.scale": {
+        "build_data_generator": "PyTorch:DefaultDataGenerator",
+        "input_data_generator": "Square",
+        "input_iterator": "Halves",
+        "config": [{"build": [{"args": [number(3)]}], "input": [{"size": 8}]}],
+    },
+    "torch.exp": {"input_data_generator": "Square", "config": [{"input": [{"size": 4}]}]},
+    "torch.neg": op([tensor(4, 4)]),
+}
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    return path
+
+
+def test_a_plugin_file_without_packaging(mine: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    db = str(tmp_path / "x.db")
+    ran = Command(tmp_path)(OWN, "-d", "cpu", "-b", "-i", "2", "--db", db, "--plugin", str(mine))
+    assert ran.code == 0, ran.lines
+    assert ran.ids == ["mine.scale|0|0|0_0", "mine.scale|0|0|0_1", "torch.exp|0|0|0", "torch.neg|0|0|0"]
+    for line in ran.cases:
+        assert [len(line["metric"][phase]["measure.time"]) for phase in ("forward", "backward")] == [2, 2]
+    assert ran.cases[1]["config"]["input"] == {"size": 4}
+    # The worker made the tensors of the generator, and they count as read.
+    assert [line["opmark"]["forward"]["bytes"] for line in ran.cases[:3]] == [2 * 4 * 64, 2 * 4 * 16, 2 * 4 * 16]
+    (module,) = plugin._LOADED.values()
+    assert module.MADE == []
+
+
+def test_an_operator_of_a_user_with_described_tensors(mine: Path) -> None:
+    plugin.load_plugin(mine)
+    config = {"mine.scale": op([tensor(4, 4)])}
+    (entry,) = PARAM.read(Path("c.json"), config, 0).entries
+    assert (entry.op, entry.args) == (plugin.PLUGIN_OPERATOR, ["4x4 float32 0..1"])
+    assert entry.build == {"args": ["mine.scale", {"value": [str(mine)]}, {"value": None}, {"value": None}]}
+
+
+def test_an_operator_of_a_user_in_the_library(mine: Path) -> None:
+    pytest.importorskip("torch")
+    plugin.load_plugin(mine)
+    op_config = make_op_config("mine.scale", {**op([tensor(4, 4)]), "input_data_generator": "Square"}, "cpu")
+    assert op_config is not None
+    args, kwargs = op_config.input_data_generator().get_data({"size": 4}, "cpu")
+    assert tuple(args[0].shape) == (4, 4)
+    with pytest.raises(OpmarkError, match="factor"):  # it is not built
+        OpExecutor("mine.scale", op_config.op, options(device="cpu")).run(args, kwargs, "0:0:0")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("raise OSError('no library')", "OSError: no library"), ("def", "SyntaxError"), (None, "no such")],
+)
+def test_a_plugin_that_cannot_be_loaded_is_named(text: str | None, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.py"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UserError, match=words) as error:
+        Command(tmp_path).code(ADD, "--plugin", str(path))
+    assert str(path) in error.value.message
+
+
+def test_a_plugin_is_loaded_once(mine: Path) -> None:
+    assert plugin.load_plugin(mine) is plugin.load_plugin(str(mine))

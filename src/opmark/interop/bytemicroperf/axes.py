@@ -259,6 +259,8 @@ class WorkloadObject:
     """The part of a source behind the `#`."""
     axes: tuple[WorkloadAxis, ...]
     flaws: tuple[Flaw, ...] = ()
+    own_words: bool = False
+    """Whether the arguments are as the file writes them; shapes of the first generation are translated."""
 
     def __len__(self) -> int:
         return prod(len(axis.rows) for axis in self.axes)
@@ -288,7 +290,7 @@ def read_object(task: str, place: str, name: str, written: Mapping[str, Any]) ->
         if not key.startswith("__"):
             axes.append(_axis(key, value, place, flaws))
     _check_unique_names(axes)
-    found = WorkloadObject(task, place, name, tuple(axes), tuple(flaws))
+    found = WorkloadObject(task, place, name, tuple(axes), tuple(flaws), own_words=True)
     check_point_count(len(found))
     return found
 

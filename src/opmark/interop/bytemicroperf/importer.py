@@ -17,7 +17,15 @@ from opmark.interop.bytemicroperf.axes import WorkloadAxis, WorkloadObject, chec
 from opmark.interop.bytemicroperf.communication import expand_point
 from opmark.interop.bytemicroperf.fields import Arguments, PointRefused, quote, similar_name
 from opmark.interop.bytemicroperf.forms import OTHER_NAMES, Form
-from opmark.interop.bytemicroperf.operators import ARGUMENTS, BETWEEN_DEVICES, FORMS, NAMES, forms_of, task_from_name
+from opmark.interop.bytemicroperf.operators import (
+    ARGUMENTS,
+    BETWEEN_DEVICES,
+    FORMS,
+    NAMES,
+    forms_of,
+    task_from_name,
+    write_words,
+)
 from opmark.schema import Entry, Imported, ImportProblem
 from opmark.units import count_noun
 
@@ -86,7 +94,9 @@ class ImportState:
             check_point_count(len(self.entries) + len(points))
         for point in points:
             form = _choose_form(forms, point)
-            entry = Entry(form.op, form.params(point), tags=[form.tag] if form.tag else [], source=source)
+            words = write_words(spread.task, point) if spread.own_words else ""
+            tags = [form.tag] if form.tag else []
+            entry = Entry(form.op, form.params(point), tags=tags, source=source, written_as=words)
             self._notes(form, point)
             self.entries.append(entry)
         if note:

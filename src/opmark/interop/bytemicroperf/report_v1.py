@@ -62,7 +62,8 @@ class V1Report:
         self._hardware = hardware
         """Name for the folder and `Backend`, in place of the backend's own."""
 
-    def files(self, results: Results) -> Mapping[str, str]:
+    def files(self, results: Results, op: str = "") -> Mapping[str, str]:
+        """Return the text of each file by its path; only the files of `op`, if it is given."""
         grouped: dict[tuple[str, str, str, int | None], list[Row]] = {}
         for row in rows_of_records(results.records):
             task = row.record.task
@@ -71,6 +72,7 @@ class V1Report:
         return {
             _path(*key): json.dumps(_report(key[0], key[1], found, results), indent=4, ensure_ascii=False) + "\n"
             for key, found in grouped.items()
+            if op in ("", key[1])
         }
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from opmark.catalogue.expansion import expand
 from opmark.interop.bytemicroperf.importer import BYTEMICROPERF
+from opmark.interop.bytemicroperf.llm import draw_lengths
 from opmark.interop.bytemicroperf.operators import FORMS, NAMES, to_bytemicroperf
 from opmark.plugin.registry import operator
 from opmark.schema import Case, Workload
@@ -158,15 +159,62 @@ def test_ranks_of_the_second_generation():
     assert "`num_shared_experts`" in refused("moe_gather", shared)
 
 
+SECOND = {"arg_type": "llm", "dtype": "bfloat16", **HEADS, "batch_size": 2, "cache_len": 8, "q_seq_len": 2}
+
+
 @pytest.mark.parametrize(
-    ("mode", "ours"), [("prefill", "prefill"), ("prefill_session_cache", "prefill"), ("decode", "decode")]
+    ("mode", "ours", "batch", "q_len"),
+    [("prefill", "prefill", 1, 2), ("prefill_session_cache", "prefill", 2, 1), ("decode", "decode", 2, 2)],
 )
-def test_modes_of_the_second_generation(mode, ours):
-    case = read("flash_attention", {"arg_type": "llm", "dtype": "bfloat16", "mode": mode, "cache_dtype": "int8",
-                                    **HEADS, "batch_size": 2, "cache_len": 8, "q_seq_len": 2})  # fmt: skip
+def test_modes_of_the_second_generation(mode, ours, batch, q_len):
+    """Lengths as short as these cannot vary by a tenth."""
+    case = read("flash_attention", {**SECOND, "mode": mode, "cache_dtype": "int8"})
     assert {key: case.params[key] for key in ("mode", "batch", "q_len", "cache_len", "cache_dtype")} == {
-        "mode": ours, "batch": 2, "q_len": 2, "cache_len": 8, "cache_dtype": "int8"
+        "mode": ours, "batch": batch, "q_len": q_len, "cache_len": 8, "cache_dtype": "int8"
     }  # fmt: skip
+
+
+@given(st.sampled_from(["store_kv_cache", "rotary_embedding", "flash_attention"]), st.integers(1, 32),
+       st.integers(32, 9999), st.integers(0, 9999), st.integers(0, 3))  # fmt: skip
+def test_sessions_share_the_new_tokens_and_lengths_vary_by_up_to_a_tenth(task, batch, q, cache, seed):
+    sizes = {**SECOND, "mode": "prefill_session_cache", "batch_size": batch, "q_seq_len": q, "cache_len": cache}
+    given, note = draw_lengths(task, sizes, seed)
+    assert len(given["q_lens"]) == len(given["cache_lens"]) == batch
+    assert all(abs(length - q / batch) <= q / batch / 10 + 1 for length in given["q_lens"])
+    assert all(abs(length - cache) <= cache / 10 for length in given["cache_lens"])
+    assert f"seed {seed}" in note
+    assert (given, note) == draw_lengths(task, sizes, seed)
+    decoding, _ = draw_lengths(task, {**sizes, "mode": "decode", "q_seq_len": 4}, seed)
+    assert decoding["q_lens"] == [4] * batch
+    assert all(abs(length - cache) <= cache / 10 for length in decoding["cache_lens"])
+
+
+def test_the_work_of_a_session_is_that_of_its_new_tokens():
+    """Half of 12288 new tokens for each of two sequences: 6.29 MB of keys and values, and not 12.58."""
+    sizes = {"batch_size": 2, "q_seq_len": 12288, "cache_len": 2048, "q_head_num.kv_head_num.head_dim": [[8, 1, 128]]}
+    point = {**SECOND, **sizes, "mode": "prefill_session_cache", "dst_dtype": "int8"}
+    cases = {seed: _read_with_seed("store_kv_cache", point, seed) for seed in (0, 0, 1)}
+    for case in cases.values():
+        assert operator(case.op).cost(case.params).bytes_read == pytest.approx(6.29e6, rel=0.1)
+    assert cases[0].params["q_lens"] != cases[1].params["q_lens"]
+    attention = _read_with_seed("flash_attention", {**point, "dst_dtype": "bfloat16"}, 0)
+    assert attention.params["q_lens"] == cases[0].params["q_lens"]
+
+
+def _read_with_seed(task, point, seed):
+    (entry,) = BYTEMICROPERF.read(Path("x.json"), {task: [point]}, seed).entries
+    (case,) = expand(Workload(1, "x", [entry]), operator)
+    return case
+
+
+def test_lengths_of_the_second_generation_are_said_and_those_of_the_third_are_as_written():
+    assert "whatever batch_size is" in notes("flash_attention", {**SECOND, "mode": "prefill"})
+    assert "cached tokens of the sequences vary" in notes("flash_attention", {**SECOND, "mode": "decode"})
+    third = {**ATTENTION, "attn_mode": "decode", "batch_size": 4, "cache_len": 1000}
+    assert notes("flash_attention", third) == ""
+    assert read("flash_attention", third).params["cache_len"] == 1000
+    few = {**SECOND, "mode": "prefill_session_cache", "batch_size": 4}
+    assert "at least one token for each of 4 sequences" in refused("flash_attention", few)
 
 
 ATTENTION = {"arg_type": "llm", "attn_mode": "prefill", "dtype": "bfloat16", "cache_len": 0, "q_len": 4, **HEADS}

@@ -17,6 +17,7 @@ from opmark.interop.bytemicroperf.axes import WorkloadAxis, WorkloadObject, chec
 from opmark.interop.bytemicroperf.communication import expand_point
 from opmark.interop.bytemicroperf.fields import Arguments, PointRefused, quote, similar_name
 from opmark.interop.bytemicroperf.forms import OTHER_NAMES, Form
+from opmark.interop.bytemicroperf.llm import draw_lengths
 from opmark.interop.bytemicroperf.operators import (
     ARGUMENTS,
     BETWEEN_DEVICES,
@@ -42,6 +43,8 @@ class ImportState:
     notes: dict[str, None] = field(default_factory=dict)
     requests: dict[str, Any] = field(default_factory=dict)
     """Options of the measurement that the file sets."""
+    seed: int = 0
+    """Seed of the lengths that the second generation draws."""
 
     def result(self) -> Imported:
         return Imported(tuple(self.entries), (), tuple(self.problems), tuple(self.notes), self.requests)
@@ -93,12 +96,15 @@ class ImportState:
         if len(points) > 1:
             check_point_count(len(self.entries) + len(points))
         for point in points:
-            form = _choose_form(forms, point)
+            given, drawn = draw_lengths(spread.task, point, self.seed)
+            form = _choose_form(forms, given)
             words = write_words(spread.task, point) if spread.own_words else ""
             tags = [form.tag] if form.tag else []
-            entry = Entry(form.op, form.params(point), tags=tags, source=source, written_as=words)
-            self._notes(form, point)
+            entry = Entry(form.op, form.params(given), tags=tags, source=source, written_as=words)
+            self._notes(form, given)
             self.entries.append(entry)
+            if drawn:
+                self.note(drawn)
         if note:
             self.note(note)
 
@@ -217,7 +223,7 @@ class _ByteMicroPerf:
         return list(data) == [_EMPTY] or any(_is_theirs(task, objects) for task, objects in data.items())
 
     def read(self, path: Path, data: Any, seed: int) -> Imported:
-        taken = ImportState(path)
+        taken = ImportState(path, seed=seed)
         if isinstance(data, list):
             for task, objects in by_task(taken, data).items():
                 _read_task(taken, task, objects, f"${path_step(task)}", task)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from random import Random
+from typing import Any, NamedTuple
 
 from opmark.interop.bytemicroperf.fields import (
     FEW,
@@ -104,6 +105,59 @@ def _kv_lengths(found: Arguments) -> list[int]:
     q = found.get("q_lens") or [found["q_len"]] * batch
     cache = found.get("cache_lens") or [found["cache_len"]] * batch
     return [one + other for one, other in zip(q, cache, strict=True)]
+
+
+_SESSION, _DECODE = "prefill_session_cache", "decode"
+_SPREAD = 10
+"""In the second generation, lengths differ from their average by up to a tenth."""
+
+
+class DrawnLengths(NamedTuple):
+    given: Arguments
+    """Arguments of the third generation, with a list of lengths."""
+    note: str = ""
+
+
+def draw_lengths(task: str, given: Arguments, seed: int) -> DrawnLengths:
+    """Draw the lengths of sequences as the second generation does, whose `mode` says how; keep all other arguments.
+
+    In prefill_session_cache the sequences share `q_seq_len`, and new and cached tokens vary. In decode only the cached
+    ones vary. A prefill has one sequence. ByteMicroPerf draws other lengths in every run; here the seed and the sizes
+    determine them, so that all operators of a model have the same.
+    """
+    mode = given.get("mode", given.get("attn_mode"))
+    drawn = mode == _SESSION or ("mode" in given and mode in ("prefill", _DECODE))
+    if task not in SEQUENCE_TASKS or not drawn or "q_lens" in given or "cache_lens" in given:
+        return DrawnLengths(given)
+    batch = check_value("batch_size", "size", given.get("batch_size", 1), FEW)
+    rest = {name: value for name, value in given.items() if name != "mode"} | {"attn_mode": MODE.words[mode]}
+    if mode == "prefill":
+        remark = "a prefill has one sequence in the second generation, whatever batch_size is" if batch > 1 else ""
+        return DrawnLengths({**rest, "batch_size": 1}, remark and f"`{task}`: {remark}")
+    q_name = next((name for name in _Q if name in given), None)
+    if q_name is None:
+        raise missing_argument(_Q[1], given)
+    q = check_value(q_name, "size", given[q_name])
+    cache = check_value("cache_len", "count", given.get("cache_len", 0))
+    generator = Random(f"{seed} {mode} {batch} {q} {cache}")
+    if mode == _SESSION:
+        share, left = divmod(q, batch)
+        if not share:
+            raise PointRefused(f"argument `{q_name}`: expected at least one token for each of {batch} sequences, "
+                               f"got `{q}`", q_name)  # fmt: skip
+        q_lens = [share + (i < left) + _vary(share, generator) for i in range(batch)]
+        how = f"the sequences share {q_name}, and their new and cached tokens vary"
+    else:
+        q_lens = [q] * batch
+        how = "the cached tokens of the sequences vary"
+    lists = {"q_lens": q_lens, "cache_lens": [cache + _vary(cache, generator) for _ in range(batch)]}
+    rest = {name: value for name, value in rest.items() if name not in (*_Q, "cache_len", "batch_size")}
+    note = f"`{task}`: in mode {mode} {how} by up to a tenth, as in ByteMicroPerf; they were drawn with seed {seed}"
+    return DrawnLengths({**rest, **lists}, note)
+
+
+def _vary(average: int, generator: Random) -> int:
+    return generator.randint(-(average // _SPREAD), average // _SPREAD)
 
 
 @dataclass(frozen=True)
@@ -321,3 +375,6 @@ FORMS = (
     _llm("moe_swiglu_dynamic_quant", *ROUTING, HIDDEN, FLOAT, TO_INT8, ALL_TOKENS),
     _llm("moe_gather", *ROUTING, *COMBINE, HIDDEN, FLOAT, SAME_RESULT),
 )  # fmt: skip
+
+SEQUENCE_TASKS = frozenset(form.task for form in FORMS if Lengths() in form.fields)
+"""Operators that work on sequences, each with its length."""

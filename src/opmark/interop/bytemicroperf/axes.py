@@ -151,6 +151,10 @@ def _norm(shapes: list[Shape]) -> dict[str, Any]:
     return {SHAPE: shapes[0]}
 
 
+def _layer_norm(shapes: list[Shape]) -> dict[str, Any]:
+    return {**_norm(shapes), "bias": False}
+
+
 def _read_sizes(shapes: list[Shape], *ranks: int) -> list[int]:
     """Return the sizes of all tensors; refuse tensors with other numbers of dimensions than these."""
     if [len(shape) for shape in shapes] != list(ranks):
@@ -207,7 +211,7 @@ _READERS: dict[str, Callable[[list[Shape]], dict[str, Any]]] = {
     "gemv": _gemm,
     "batch_gemm": _batch_gemm,
     "topk": _topk,
-    "layer_norm": _norm,
+    "layer_norm": _layer_norm,
     "rms_norm": _norm,
     "index_add": _scatter,
     "scatter": _scatter,

@@ -17,7 +17,7 @@ from opmark.interop.bytemicroperf.axes import WorkloadAxis, WorkloadObject, chec
 from opmark.interop.bytemicroperf.communication import expand_point
 from opmark.interop.bytemicroperf.fields import Arguments, PointRefused, quote, similar_name
 from opmark.interop.bytemicroperf.forms import OTHER_NAMES, Form
-from opmark.interop.bytemicroperf.llm import draw_lengths
+from opmark.interop.bytemicroperf.llm import IN_CASES, draw_lengths
 from opmark.interop.bytemicroperf.operators import (
     ARGUMENTS,
     BETWEEN_DEVICES,
@@ -97,7 +97,7 @@ class ImportState:
             check_point_count(len(self.entries) + len(points))
         for point in points:
             given, drawn = draw_lengths(spread.task, point, self.seed)
-            form = _choose_form(forms, given)
+            form = _choose_form(forms, {**given, IN_CASES: True} if spread.place.startswith("$.cases") else given)
             words = write_words(spread.task, point) if spread.own_words else ""
             tags = [form.tag] if form.tag else []
             entry = Entry(form.op, form.params(given), tags=tags, source=source, written_as=words)
@@ -262,8 +262,10 @@ def _read_cases(taken: ImportState, data: Mapping[str, Any]) -> None:
 
 
 def _has_remainder(params: Mapping[str, Any]) -> bool:
-    """Whether tokens are routed to experts on a number of ranks that does not divide them."""
-    return "routing" in params and params["num_tokens"] % params.get("ep_size", 1) > 0
+    """Whether this rank has a share of tokens that the ranks cannot divide equally; locally the last ones have it."""
+    ranks = params.get("ep_size", 1)
+    rest = params["num_tokens"] % ranks if "routing" in params else 0
+    return rest > 0 and (params["routing"] != "local" or params.get("ep_rank", 0) >= ranks - rest)
 
 
 def _read_task(taken: ImportState, task: str, objects: Any, place: str, name: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from opmark.analysis.rows import Row, rows_of_records
-from opmark.api.result import open_store
+from opmark.api.result import machine_facts, open_store
 from opmark.api.run import run
 from opmark.errors import UserError
 from opmark.interop.bytemicroperf.machine import ChipLookup, apply_placement, fit_ranks, make_chip_lookup, most_ranks
@@ -73,6 +73,8 @@ class Reports:
         self._unwritten: dict[str, None] = {}
         self._environments: dict[str, Mapping[str, Any]] = {}
         self._chips: dict[str, Peaks] = {}
+        self._measured: dict[str, Peaks] = {}
+        """Calibrated peaks by environment."""
         self._last = time.monotonic()
         _make_folder(folder)
 
@@ -109,7 +111,9 @@ class Reports:
                     self._environments[key] = environment.facts
                     peaks = self._look(environment.facts)
                     self._chips |= {key: peaks} if peaks else {}
-        return Results(run, records, self._environments, self._chips)
+                    measured = machine_facts(store, environment.facts).measured
+                    self._measured |= {key: measured} if measured else {}
+        return Results(run, records, self._environments, self._chips, self._measured)
 
 
 def _make_folder(folder: Path) -> None:

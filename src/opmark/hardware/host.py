@@ -11,6 +11,8 @@ from typing import Any
 
 import psutil
 
+NODES = Path("/sys/devices/system/node")
+
 
 @cache
 def host() -> dict[str, Any]:
@@ -39,7 +41,7 @@ def affinity() -> list[int]:
 
 def numa_nodes() -> str | None:
     """Return the number of NUMA nodes and the processors of each, as in `2;0-31;32-63`; None if the kernel has none."""
-    found = sorted(Path("/sys/devices/system/node").glob("node[0-9]*"), key=lambda node: int(node.name[4:]))
+    found = sorted(NODES.glob("node[0-9]*"), key=lambda node: int(node.name[4:]))
     return ";".join([str(len(found)), *(_read(str(node / "cpulist")) or "" for node in found)]) if found else None
 
 

@@ -30,6 +30,14 @@ def axes_of(task: str, data: Mapping[str, Any]) -> Iterator[tuple[str, WorkloadA
             yield place, refused
 
 
+def unknown_keys(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the place of each group and a key of it that means nothing; keys that begin with `__` are comments."""
+    for place, group in _groups(data):
+        for key in group if isinstance(group, dict) else ():
+            if key not in (*PLACES, "batch_size", "gemm_group", "batch") and not key.startswith("__"):
+                yield place, key
+
+
 def _groups(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the groups of a file, and the shapes that are at its top level."""
     if "input_shape_groups" in data:

@@ -13,7 +13,14 @@ import msgspec
 
 from opmark.errors import nearest
 from opmark.interop.bytemicroperf import axes
-from opmark.interop.bytemicroperf.axes import WorkloadAxis, WorkloadObject, check_point_count, path_step, read_object
+from opmark.interop.bytemicroperf.axes import (
+    WorkloadAxis,
+    WorkloadObject,
+    check_point_count,
+    path_step,
+    read_object,
+    unknown_keys,
+)
 from opmark.interop.bytemicroperf.communication import expand_point
 from opmark.interop.bytemicroperf.fields import Arguments, PointRefused, quote, similar_name
 from opmark.interop.bytemicroperf.forms import OTHER_NAMES, Form
@@ -353,6 +360,8 @@ def _outer_axes(taken: ImportState, task: str, data: Mapping[str, Any]) -> tuple
     for key in data:
         if key not in _KEYS and not key.startswith("__"):
             taken.note(f"`{key}` is not known and is ignored")
+    for place, key in unknown_keys(data):
+        taken.note(f"{place}: `{key}` is not known and is ignored")
     axes = [_outer_axis("dtype", data.get("dtype", "float32"))]
     if "group" in data and OTHER_NAMES.get(task, task) in BETWEEN_DEVICES:
         axes.append(_outer_axis("group", data["group"]))

@@ -47,7 +47,7 @@ EXPERTS = size("num_experts", "experts of all ranks")
 
 
 def _gate_is_wide(p: Params) -> bool:
-    return p["dtype"] == "float32" or p.get("gate_dtype", "float32") == "float32"
+    return "float32" in (p["dtype"], p.get("gate_dtype", "float32"))
 
 
 def _gating_inputs(p: Params) -> dict[str, TensorSpec]:

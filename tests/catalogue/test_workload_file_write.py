@@ -59,6 +59,11 @@ def test_what_does_not_change_stands_once() -> None:
     assert joined.params == {"dtype": "float32", "shape": [[4, 8], [16, 8]]}
 
 
+def test_how_a_foreign_file_writes_a_case_is_not_written() -> None:
+    one, other = (Entry("exp", {"shape": [[n]]}, written_as=f'{{"arguments": {n}}}') for n in (4, 8))
+    assert compact([one, other]) == [Entry("exp", {"shape": [[4], [8]]})]
+
+
 def test_other_sources_phases_or_operators_stay_apart() -> None:
     entries = [
         Entry("add", {"shape": [4]}, source="f#a"),

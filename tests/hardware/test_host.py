@@ -39,6 +39,17 @@ def test_the_cores_are_those_that_this_process_may_use() -> None:
     assert host_module.affinity() == sorted(before)
 
 
+def test_nodes_are_counted_and_their_processors_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As `lscpu` lists them, which ByteMicroPerf puts into its reports."""
+    for node, processors in ((0, "0-31"), (1, "32-63"), (10, "")):
+        (tmp_path / f"node{node}").mkdir()
+        (tmp_path / f"node{node}" / "cpulist").write_text(f"{processors}\n")
+    monkeypatch.setattr(host_module, "NODES", tmp_path)
+    assert host_module.numa_nodes() == "3;0-31;32-63;"
+    monkeypatch.setattr(host_module, "NODES", tmp_path / "none")
+    assert host_module.numa_nodes() is None
+
+
 def test_without_affinity_it_is_every_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_module, "os", SimpleNamespace(cpu_count=lambda: 3))
     assert host_module.affinity() == [0, 1, 2]

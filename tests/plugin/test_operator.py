@@ -9,8 +9,8 @@ import pytest
 
 from opmark.errors import InvalidParameter, UnknownName
 from opmark.plugin import Implementation, Operator, ParamRule, Tolerance
-from opmark.plugin.operator import growth, sum_of_products
-from opmark.plugin.param import dtype, shape, size
+from opmark.plugin.operator import growth, size_places, sum_of_products
+from opmark.plugin.param import dtype, flag, shape, size
 from opmark.schema import Cost, TensorSpec
 from opmark.schema.tensor import FLOATS, INTS
 
@@ -53,6 +53,15 @@ def test_defaults_are_written_out_in_the_order_of_declaration():
 
 def test_a_given_value_is_above_the_default():
     assert complete(step=2)["step"] == 2
+
+
+def test_a_parameter_that_was_added_later_is_in_a_case_only_where_it_is_not_the_default():
+    """So older cases keep their ids."""
+    newer = replace(TOY, params=(*TOY.params, flag("bias", "adds a vector", default=True, later=True)))
+    given = {"shape": [4, 4], "k": 2}
+    assert newer.complete(given) == newer.complete({**given, "bias": True}) == TOY.complete(given)
+    assert newer.complete({**given, "bias": False}) == {**TOY.complete(given), "bias": False}
+    assert size_places(newer, newer.complete(given)) == size_places(TOY, TOY.complete(given))
 
 
 def test_everything_that_is_missing_is_named_at_once():

@@ -44,6 +44,7 @@ KINDS: dict[str, Kind] = {
     "revision": "place",
     "opmark": "place",
     "backend": "own",
+    "numa": "own",
     "sensors": "own",
     "pid": "own",
     "cwd": "own",

@@ -43,7 +43,7 @@ def expand(workload: Workload, find: Find, where: str | None = None, match: Matc
         for name in names:
             for case in _expand_entry(entry, name, find, place):
                 known = cases.setdefault(case.id, case)
-                if known is not case and (known.tags, known.sources) != (case.tags, case.sources):
+                if known is not case:
                     cases[case.id] = merge_cases(known, case)
     if not cases:
         raise InvalidFile(f"{where or workload.name}: expands to no case", "it needs at least one entry in `cases`")
@@ -56,9 +56,13 @@ def cases_of(entry: Entry, find: Find) -> list[Case]:
 
 
 def merge_cases(case: Case, other: Case) -> Case:
-    """Join the tags and sources of two mentions of the same case."""
-    tags, sources = (*case.tags, *other.tags), (*case.sources, *other.sources)
-    return replace(case, tags=tuple(dict.fromkeys(tags)), sources=tuple(dict.fromkeys(sources)))
+    """Join the tags, sources and foreign words of two mentions of the same case."""
+    joined = {
+        name: tuple(dict.fromkeys((*getattr(case, name), *getattr(other, name))))
+        for name in ("tags", "sources", "written_as")
+        if getattr(case, name) != getattr(other, name)
+    }
+    return replace(case, **joined) if joined else case
 
 
 class _Place(NamedTuple):
@@ -101,7 +105,7 @@ def _expand_entry(entry: Entry, name: str, find: Find, place: _Place) -> Iterato
     presets = _presets(operator, entry, place)
     _check_axes(axes, len(presets) * len(entry.phases), place)
     tags, wrt = tuple(entry.tags), _gradients(operator, entry, place / ".wrt")
-    sources = (entry.source,) if entry.source else ()
+    sources, written_as = (entry.source,) if entry.source else (), (entry.written_as,) if entry.written_as else ()
     with place / ".params":
         for preset, *point in product(presets, *axes):
             given = dict(preset)
@@ -110,7 +114,8 @@ def _expand_entry(entry: Entry, name: str, find: Find, place: _Place) -> Iterato
             params = operator.complete(given)
             operator.check_rules(params)
             for phase in entry.phases:
-                yield Case.of(operator.name, params, phase, tags, () if phase == "forward" else wrt, sources)
+                gradients = () if phase == "forward" else wrt
+                yield Case.of(operator.name, params, phase, tags, gradients, sources, written_as)
 
 
 def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterator[Case]:

@@ -215,9 +215,10 @@ def json_text(workload: Workload) -> str:
 
 def compact(entries: Sequence[Entry]) -> list[Entry]:
     """Join neighbouring entries that differ only in the values of their parameters into one entry with rows. The cases
-    and their order stay the same."""
+    and their order stay the same; how a foreign file writes each of them is left out."""
     found: list[Entry] = []
-    for _, group in groupby(entries, key=_group_key):
+    own = (msgspec.structs.replace(entry, written_as="") if entry.written_as else entry for entry in entries)
+    for _, group in groupby(own, key=_group_key):
         found += _join(list(group))
     return found
 

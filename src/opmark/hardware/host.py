@@ -11,6 +11,8 @@ from typing import Any
 
 import psutil
 
+NODES = Path("/sys/devices/system/node")
+
 
 @cache
 def host() -> dict[str, Any]:
@@ -23,6 +25,7 @@ def host() -> dict[str, Any]:
         "cpu": cpu_model(),
         "cores": len(cores),
         "affinity": cores,
+        "numa": numa_nodes(),
         "memory": psutil.virtual_memory().total,
         "governor": governor(),
         "max_mhz": frequency.max or None if frequency else None,
@@ -34,6 +37,12 @@ def affinity() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
+
+
+def numa_nodes() -> str | None:
+    """Return the number of NUMA nodes and the processors of each, as in `2;0-31;32-63`; None if the kernel has none."""
+    found = sorted(NODES.glob("node[0-9]*"), key=lambda node: int(node.name[4:]))
+    return ";".join([str(len(found)), *(_read(str(node / "cpulist")) or "" for node in found)]) if found else None
 
 
 def cpu_model() -> str:

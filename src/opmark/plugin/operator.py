@@ -201,7 +201,8 @@ class Operator:
                 f"give {' '.join(f'-p {name}=...' for name in missing)}, or a size such as `typical` "
                 f"that supplies what is not given",
             )
-        return found
+        later = [param.name for param in self.params if param.later and found[param.name] == param.default]
+        return {name: value for name, value in found.items() if name not in later} if later else found
 
     def check_rules(self, params: Params) -> None:
         for rule in self.rules:
@@ -291,7 +292,7 @@ def size_places(operator: Operator, params: Params) -> dict[Place, int]:
     """Return the value of every parameter, or part of one, that is a size."""
     found: dict[Place, int] = {}
     for param in operator.params:
-        value = params[param.name]
+        value = params.get(param.name, param.default)
         if param.kind in ("size", "bytes") or (param.kind == "count" and value > 1):
             found[param.name, None] = value
         elif param.kind in ("shape", "counts"):

@@ -54,7 +54,7 @@ def _count_bytes(digits: str, prefix: str) -> int:
 
 
 Params = Mapping[str, Any]
-"""All parameters of a case, by name, with defaults filled in."""
+"""All parameters of a case, by name, with defaults filled in, except for those of parameters that were added later."""
 
 
 class _Required:
@@ -73,6 +73,9 @@ class Param:
     doc: str
     default: Any = REQUIRED
     choices: tuple[str, ...] = ()
+    later: bool = False
+    """Added when cases of the operator were stored already. A case has it only where it is not the default, so that the
+    ids of older cases stay; the operator reads it with `params.get`."""
 
     @property
     def required(self) -> bool:
@@ -241,8 +244,8 @@ def dtype(*choices: str, name: str = "dtype", default: str = "float32", doc: str
     return Param(name, "dtype", doc, default, choices)
 
 
-def flag(name: str, doc: str, *, default: bool = False) -> Param:
-    return Param(name, "bool", doc, default)
+def flag(name: str, doc: str, *, default: bool = False, later: bool = False) -> Param:
+    return Param(name, "bool", doc, default, later=later)
 
 
 def real(name: str, doc: str, default: Any = REQUIRED, *, kind: str = "float") -> Param:
@@ -253,8 +256,8 @@ def integer(name: str, doc: str, default: Any = REQUIRED, *, kind: str = "int") 
     return Param(name, kind, doc, default)
 
 
-def choice(name: str, doc: str, choices: tuple[str, ...], default: Any = REQUIRED) -> Param:
-    return Param(name, "choice", doc, default, choices)
+def choice(name: str, doc: str, choices: tuple[str, ...], default: Any = REQUIRED, *, later: bool = False) -> Param:
+    return Param(name, "choice", doc, default, choices, later)
 
 
 # Format the parameters of a case for people: sizes as `M=256`, shapes as `32x64`, bytes as `64K`, element types

@@ -27,6 +27,8 @@ class Case(Struct, frozen=True):
     sources: tuple[str, ...] = ()
     """Where the case comes from: `source` texts of the workload; for a foreign file `FILE#NAME`, its name over
     there."""
+    written_as: tuple[str, ...] = ()
+    """How foreign files write the case, each as JSON with `op` and `arguments`, so that a report can repeat it."""
 
     @classmethod
     def of(
@@ -37,14 +39,15 @@ class Case(Struct, frozen=True):
         tags: tuple[str, ...] = (),
         wrt: tuple[str, ...] = (),
         sources: tuple[str, ...] = (),
+        written_as: tuple[str, ...] = (),
     ) -> Case:
         content: dict[str, Any] = {"op": op, "params": params, "phase": phase}
         if wrt:
             content["wrt"] = wrt
         if _PLAIN("".join((op, *params, *wrt))) and all(map(_encodes_alike, params.values())):
             key = digest(msgspec.json.encode(content, order="sorted"))
-            return cls(key, op, params, phase, tags, wrt, sources)
-        return cls(content_id(content), op, params, phase, tags, wrt, sources)
+            return cls(key, op, params, phase, tags, wrt, sources, written_as)
+        return cls(content_id(content), op, params, phase, tags, wrt, sources, written_as)
 
 
 def _encodes_alike(value: Any) -> bool:

@@ -33,6 +33,8 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of the constructor, if the callable is a class."""
     source: str = ""
     """Where these shapes come from."""
+    written_as: str = ""
+    """For a case of a foreign file: how that system writes it, as JSON with `op` and `arguments`."""
 
 
 class Workload(Struct, frozen=True, forbid_unknown_fields=True):

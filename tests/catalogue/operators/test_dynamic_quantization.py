@@ -28,6 +28,7 @@ COSTS = [
     (ADD_RMS_NORM, {}, Cost(7 * 24, 2 * (48 + 8) + 4 * 8, 24 + 12)),
     (ADD_RMS_NORM, {"add_residual": False}, Cost(6 * 24, 2 * (24 + 8) + 4 * 8, 24 + 12)),
     (ADD_RMS_NORM, {"output_mode": "res"}, Cost(7 * 24, 2 * (48 + 8) + 4 * 8, 24 + 12 + 48)),
+    (ADD_RMS_NORM, {"output_mode": "both"}, Cost(7 * 24, 2 * (48 + 8) + 4 * 8, 24 + 12 + 2 * 48)),
     (HEAD_RMS_NORM, {}, Cost(6 * 24, 2 * (24 + 4) + 4 * 8, 24 + 12)),
     (SWIGLU, {}, Cost(6 * 24, 2 * 48 + 4 * 8, 24 + 12)),
 ]
@@ -85,5 +86,16 @@ def test_ranks_share_the_tokens(op: Operator) -> None:
 
 
 def test_there_is_no_sum_to_put_out_without_a_residual() -> None:
-    with pytest.raises(InvalidParameter, match="parameter `output_mode` must not be res"):
-        ADD_RMS_NORM.check_rules(ADD_RMS_NORM.complete({**PLAIN, "add_residual": False, "output_mode": "res"}))
+    for mode in ("res", "both"):
+        with pytest.raises(InvalidParameter, match=f"parameter `output_mode` must not be {mode} without a residual"):
+            ADD_RMS_NORM.check_rules(ADD_RMS_NORM.complete({**PLAIN, "add_residual": False, "output_mode": mode}))
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_all_four_outputs(framework: str, request: Any) -> None:
+    params = ADD_RMS_NORM.complete({**PLAIN, "output_mode": "both"})
+    live = request.getfixturevalue(f"{framework}_cpu")
+    outputs, arrays = _outputs(ADD_RMS_NORM, params, live, framework)
+    numbers, scale, added, normed = outputs
+    np.testing.assert_allclose(added, arrays["x"] + arrays["residual"], rtol=1e-6)
+    np.testing.assert_allclose(numbers * scale[:, None], normed * arrays["smooth"], atol=0.51 * scale.max())

@@ -15,6 +15,7 @@ from opmark.schema import Cost
 
 SPARSE: dict[str, Any] = {"num_tokens": 3, "num_experts": 8, "topk": 2, "hidden_size": 4}
 SHARED: dict[str, Any] = {**SPARSE, "num_tokens": 5, "ep_size": 2, "ep_rank": 1, "routing": "zipf"}
+LOCAL: dict[str, Any] = {**SHARED, "routing": "local"}
 
 
 def _arrays(op: Operator, params: dict[str, Any], live: Any) -> dict[str, Any]:
@@ -25,9 +26,25 @@ def _arrays(op: Operator, params: dict[str, Any], live: Any) -> dict[str, Any]:
 def test_the_weight_of_a_gate_is_not_converted_in_a_launch(dtype: str) -> None:
     params = GATING.complete({"num_tokens": 3, "hidden_size": 4, "num_experts": 8, "dtype": dtype})
     assert GATING.inputs(params)["weight"].dtype == "float32"
+    same = {**params, "gate_dtype": "same"}
+    assert GATING.inputs(same)["weight"].dtype == dtype
+    size = {"float32": 4}.get(dtype, 2)
+    assert GATING.cost(same) == Cost(2 * 3 * 4 * 8, (3 * 4 + 4 * 8) * size, 3 * 8 * 4)
 
 
-@pytest.mark.parametrize("given", [SPARSE, SHARED], ids=str)
+def test_rows_of_local_routing_come_from_few_tokens() -> None:
+    """48 tokens for 8 ranks, 4 experts each: 24 rows from 6 tokens, and not from 24."""
+    local = {"num_tokens": 48, "num_experts": 64, "topk": 4, "ep_size": 8, "hidden_size": 16, "routing": "local"}
+    params = SCATTER.complete(local)
+    assert (routing.dispatched_rows(params), routing.distinct_tokens(params)) == (24, 6)
+    balanced = SCATTER.complete({**local, "routing": "balanced"})
+    assert routing.distinct_tokens(balanced) == 24
+    assert SCATTER.cost(balanced).bytes_read - SCATTER.cost(params).bytes_read == (24 - 6) * 16 * 4
+    with pytest.raises(InvalidParameter, match="at most the experts of a rank where routing is local"):
+        SCATTER.check_rules({**params, "topk": 9})
+
+
+@pytest.mark.parametrize("given", [SPARSE, SHARED, LOCAL], ids=str)
 def test_only_tokens_with_an_expert_here_are_read(given: dict[str, Any], bytes_read: Any) -> None:
     params = SCATTER.complete(given)
     choices = 4 * params["num_tokens"] * params["topk"]
@@ -42,7 +59,7 @@ def test_cost_of_scattering_by_hand() -> None:
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
-@pytest.mark.parametrize("given", [SPARSE, SHARED], ids=str)
+@pytest.mark.parametrize("given", [SPARSE, SHARED, LOCAL], ids=str)
 def test_what_is_scattered_says_where_it_came_from(given: dict[str, Any], framework: str, request: Any) -> None:
     live = request.getfixturevalue(f"{framework}_cpu")
     params = SCATTER.complete(given)

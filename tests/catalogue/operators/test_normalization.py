@@ -21,6 +21,7 @@ WEIGHT, BIAS = GENERATOR.uniform(0.5, 1.5, (2, 6))
 COSTS = [
     # 12 elements and two vectors of 4 in. Back: x, its gradient and the weight in; three gradients out.
     (LAYER_NORM, {"shape": [3, 4], "dtype": "float32"}, Cost(84, 80, 48), Cost(144, 112, 80)),
+    (LAYER_NORM, {"shape": [3, 4], "dtype": "float32", "bias": False}, Cost(72, 64, 48), Cost(132, 112, 64)),
     # 12 elements and one vector of 4 in. Back: x, its gradient and the weight in; two gradients out.
     (RMS_NORM, {"shape": [3, 4], "dtype": "float64"}, Cost(48, 128, 96), Cost(108, 224, 128)),
     # 12 elements in, one variance and one mean out. Back: x, both gradients and the mean in.

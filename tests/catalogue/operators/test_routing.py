@@ -15,8 +15,9 @@ from opmark.errors import InvalidParameter
 
 
 def _every_case() -> Iterator[dict[str, Any]]:
-    for tokens, experts, topk, ep_size, how in product((1, 5, 16), (1, 4, 12), (1, 3), (1, 2, 4), ("balanced", "zipf")):
-        if topk <= experts and experts % ep_size == 0:
+    for tokens, experts, topk, ep_size, how in product((1, 5, 16), (1, 4, 12), (1, 3), (1, 2, 4),
+                                                     ("balanced", "zipf", "local")):  # fmt: skip
+        if topk <= (experts // ep_size if how == "local" else experts) and experts % ep_size == 0:
             for rank in range(ep_size):
                 yield {"num_tokens": tokens, "num_experts": experts, "topk": topk, "ep_size": ep_size,
                        "ep_rank": rank, "routing": how}  # fmt: skip

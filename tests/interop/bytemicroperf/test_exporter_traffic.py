@@ -60,6 +60,21 @@ def lines(*records: Record) -> list[dict[str, Any]]:
     return [json.loads(line) for path, text in found.items() if path.endswith(".jsonl") for line in text.splitlines()]
 
 
+def test_notes_on_communication_are_about_the_generation_of_the_report() -> None:
+    """Of 2024, a broadcast is one broadcast there too."""
+    sent = make("broadcast", {"size": 4096, "dtype": "float32", "ranks": 2}, measured([[1e-3], [1e-3]]))
+    (first,) = V1.files(results(sent)).values()
+    assert not any("broadcast" in note for note in json.loads(first)["Notes"])
+    third = json.loads(V3.files(results(sent))[f"GPU/{GPU}/info.json"])
+    assert any("broadcasts from every rank" in note for note in third["opmark"]["notes"])
+
+
+def test_an_empty_utilisation_of_a_link_says_why() -> None:
+    known = Results(RUN, [readme()], {"here": FACTS}, {})
+    (text,) = V1.files(known).values()
+    assert any("a link of `NVIDIA A800-SXM4-80GB` is not known" in note for note in json.loads(text)["Notes"])
+
+
 def entry(record: Record) -> dict[str, Any]:
     (text,) = V1.files(results(record)).values()
     (only,) = json.loads(text)["Performance"]

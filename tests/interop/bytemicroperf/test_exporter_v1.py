@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -121,8 +122,67 @@ def test_the_quantity_that_is_reported_is_named(taken: list[Any], expected: tupl
     assert (found["Quantity"], found["Cache"], found["Avg latency(us)"]) == expected
 
 
-def test_without_a_datasheet_there_is_no_utilization() -> None:
-    assert entry(make("exp", EXP, [1e-6]), chip=None)["Bandwidth Utilization(%)"] is None
+def test_without_a_datasheet_there_is_no_utilization_and_the_notes_say_why() -> None:
+    (whole,) = report(make("exp", EXP, [1e-6]), chip=None).values()
+    (performance,) = whole["Performance"]
+    assert (performance["Bandwidth Utilization(%)"], performance["Compute Utilization(%)"]) == (None, None)
+    assert any(f"no datasheet of `{GPU}` is known" in note and "--vendor_path" in note for note in whole["Notes"])
+
+
+GEMM = {"M": 512, "K": 512, "N": 512, "dtype": "float16"}
+FULL = replace(CHIP, flops={"float16": 312e12, "float32": 19.5e12})
+
+
+def test_the_rate_of_arithmetic_its_share_of_the_peak_and_what_limits_it() -> None:
+    large = {**GEMM, "M": 8192, "K": 8192, "N": 8192}
+    found = entry(make("matmul", large, [5e-3]), chip=FULL)
+    rate = 2 * 8192**3 / 5e-3 / 1e12
+    assert found["FLOP rate(TFLOP/s)"] == pytest.approx(rate, rel=1e-3)
+    assert found["Compute Utilization(%)"] == pytest.approx(100 * rate / 312, rel=1e-3)
+    assert found["Bound"] == "compute"
+    assert entry(make("exp", EXP, [1e-5]), chip=FULL)["Bound"] == "memory"
+
+
+def test_calibrated_peaks_have_keys_of_their_own() -> None:
+    measured_peaks = Peaks(GPU, "calibrate", {"float32": 15e12}, [Level("memory", 1800e9)])
+    record = make("exp", EXP, [9.37e-6])
+    for chips in ({"here": FULL}, {}):
+        results = Results(RUN, [record], {"here": FACTS}, chips, {"here": measured_peaks})
+        (found,) = json.loads(REPORT.files(results)["GPU/exp/result-float32.json"])["Performance"]
+        assert found["Calibrated bandwidth(GB/s)"] == 1800
+        assert found["Calibrated Utilization(%)"] == pytest.approx(100 * 1790.52 / 1800, rel=1e-4)
+        assert found["Bound"] == "memory"
+        assert found["Bandwidth Utilization(%)"] == (87.81 if chips else None)
+
+
+@pytest.mark.parametrize(
+    ("record", "chip", "says"),
+    [
+        (make("exp", EXP, [1e-6]), CHIP, "has no peak for float32"),
+        (make("exp", EXP, [1e-6]), replace(FULL, levels=[]), "has no bandwidth of the memory"),
+        (make("copy", {"n": 4096, "dtype": "float32"}, [1e-6]), FULL, "without arithmetic"),
+        (make("exp", EXP, [1e-6], view=True), FULL, "the bytes that a case moves are not known"),
+    ],
+)
+def test_an_empty_utilisation_says_why(record: Record, chip: Peaks, says: str) -> None:
+    (whole,) = report(record, chip=chip).values()
+    assert any("is empty" in note and says in note for note in whole["Notes"])
+
+
+def test_nothing_is_said_to_be_empty_that_is_not() -> None:
+    (whole,) = report(make("exp", EXP, [1e-6]), chip=FULL).values()
+    assert not any("empty" in note for note in whole["Notes"])
+
+
+def test_the_header_has_nodes_and_a_date_as_bytemicroperf_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FACTS, "numa", "2;0-31;32-63")
+    (whole,) = report(make("exp", EXP, [1e-6])).values()
+    assert list(whole)[:7] == [
+        "Operator", "Backend", "Host Info", "Numa Info", "Device Info", "Version", "Execution Date",
+    ]  # fmt: skip
+    assert whole["Numa Info"] == "2;0-31;32-63"
+    written = datetime.strptime(whole["Execution Date"], "%Y-%m-%d %H:%M:%S").astimezone()
+    assert written == datetime.fromisoformat(RUN.started)
 
 
 @pytest.mark.parametrize(

@@ -171,15 +171,54 @@ def test_a_chip_that_was_not_measured_is_noted() -> None:
                       "add_residual": True}),
         ("gemm", {"arg_type": "llm", "num_tokens": 8, "hidden_size": 64, "new_hidden_size": 32, "dtype": "bfloat16"}),
         ("gemm", {"arg_type": "default", "M": 8, "K": 64, "N": 32, "dtype": "int8", "dst_dtype": "bfloat16"}),
+        # The second generation: other names, and arguments that change nothing here.
+        ("flash_attention", {"arg_type": "llm", "dtype": "bfloat16", "cache_dtype": "int8", "mode": "prefill",
+                             "q_head_num": 8, "kv_head_num": 1, "head_dim": 128, "batch_size": 1, "cache_len": 0,
+                             "q_seq_len": 128}),
+        ("moe_quant_matmul", {"arg_type": "llm", "dtype": "int8", "dst_dtype": "bfloat16", "hidden_size": 64,
+                              "new_hidden_size": 32, "sp_size": 1, "num_tokens": 8}),
+        ("moe_quant_group_gemm", {"arg_type": "llm", "dtype": "int8", "dst_dtype": "bfloat16", "world_size": 8,
+                                  "rank": 0, "num_shared_experts": 0, "dp_size": 1, "sp_size": 1, "num_experts": 64,
+                                  "topk": 4, "ep_size": 8, "hidden_size": 64, "new_hidden_size": 32,
+                                  "num_tokens": 32}),
+        # The third generation: no argument is lost, and none is gained.
+        ("flash_attention", {"arg_type": "llm", "attn_mode": "prefill", "dtype": "bfloat16", "cache_dtype": "bfloat16",
+                             "qk_compute_dtype": "bfloat16", "pv_compute_dtype": "bfloat16", "dst_dtype": "bfloat16",
+                             "q_head_num": 8, "kv_head_num": 1, "head_dim": 128, "block_size": 512, "batch_size": 1,
+                             "cache_len": 0, "q_len": 64}),
+        ("moe_quant_group_gemm_combine", {"arg_type": "llm", "dtype": "int8", "w_dtype": "int8",
+                                          "compute_dtype": "int8", "dst_dtype": "bfloat16", "num_experts": 8,
+                                          "topk": 2, "ep_size": 4, "hidden_size": 64, "new_hidden_size": 32,
+                                          "num_tokens": 16}),
+        ("quant_matmul", {"arg_type": "llm", "dtype": "int8", "w_dtype": "int8", "compute_dtype": "int8",
+                          "dst_dtype": "bfloat16", "sp_size": 1, "hidden_size": 64, "new_hidden_size": 32,
+                          "num_tokens": 8}),
+        ("add", {"arg_type": "default", "dtype": "half", "batch_size": 8, "dim_size": 64, "vendor": "mine"}),
     ],
 )  # fmt: skip
-def test_arguments_are_reported_in_the_form_that_they_were_asked_for(task: str, point: dict[str, Any]) -> None:
-    (entry,) = BYTEMICROPERF.read(Path("x.json"), {task: [point]}, 0).entries
-    (case,) = expand(Workload(1, "x", [entry]), operator)
-    record = make("exp", {"shape": [2, 3]}, [1e-6])
-    record = replace(record, task=replace(record.task, case=case))
-    (line,) = lines(files(record)[f"{FOLDER}/{task}/torch/{task}-torch.jsonl"])
+def test_arguments_are_reported_word_for_word(task: str, point: dict[str, Any]) -> None:
+    (line,) = lines(files(imported({task: [point]}))[f"{FOLDER}/{task}/torch/{task}-torch.jsonl"])
     assert (line["op_name"], line["arguments"]) == (task, point)
+
+
+def imported(file: dict[str, Any]) -> Record:
+    """A record of the only case of a file."""
+    entries = BYTEMICROPERF.read(Path("x.json"), file, 0).entries
+    (case,) = expand(Workload(1, "x", list(entries)), operator)
+    record = make("exp", {"shape": [2, 3]}, [1e-6])
+    return replace(record, task=replace(record.task, case=case))
+
+
+def test_points_that_are_one_case_have_a_line_each() -> None:
+    tokens = {"arg_type": "llm", "num_tokens": 8, "hidden_size": 64, "dtype": "bfloat16"}
+    rows = {"arg_type": "default", "batch_size": 8, "dim_size": 64, "dtype": "bfloat16", "add_residual": True}
+    found = files(imported({"rms_norm": [rows, {**tokens, "add_residual": True}], "add_rms_norm": [tokens, tokens]}))
+    first, second = lines(found[f"{FOLDER}/rms_norm/torch/rms_norm-torch.jsonl"])
+    (other,) = lines(found[f"{FOLDER}/add_rms_norm/torch/add_rms_norm-torch.jsonl"])
+    assert [line["arguments"] for line in (first, second, other)] == [rows, {**tokens, "add_residual": True}, tokens]
+    assert len({line["opmark"]["case"] for line in (first, second, other)}) == 1
+    results = Results(RUN, [imported({"add_rms_norm": [tokens]})], {"here": FACTS}, {})
+    assert not [path for path in REPORT.files(results, "rms_norm") if path.endswith("jsonl")]
 
 
 def test_an_operator_without_flops_has_none_and_not_an_unknown_number() -> None:

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opmark.catalogue.expansion import expand
+from opmark.catalogue.operators._moe import dispatched_rows, distinct_tokens, loads
 from opmark.interop.bytemicroperf.importer import BYTEMICROPERF
+from opmark.interop.bytemicroperf.llm import draw_lengths
 from opmark.interop.bytemicroperf.operators import FORMS, NAMES, to_bytemicroperf
 from opmark.plugin.registry import operator
 from opmark.schema import Case, Workload
@@ -150,23 +152,126 @@ def test_tokens_are_distributed_as_in_bytemicroperf(tokens, sizes, data):
     assert operator(case.op).inputs(case.params)["x"].shape == (sum(mine), 64)
 
 
-def test_ranks_of_the_second_generation():
-    point = {**TOKENS, "num_tokens": 16, "world_size.rank": [[4, 2]], "num_shared_experts.dp_size.sp_size": [[0, 1, 1]],
-             "num_experts.topk.ep_size": [[8, 2, 4]]}  # fmt: skip
-    assert read("moe_gather", point).params["ep_rank"] == 2
-    shared = {**point, "num_shared_experts.dp_size.sp_size": [[1, 1, 1]]}
-    assert "`num_shared_experts`" in refused("moe_gather", shared)
+SECOND_EXPERTS = {**TOKENS, "world_size.rank": [[4, 2]], "num_shared_experts.dp_size.sp_size": [[0, 1, 1]],
+                  "num_experts.topk.ep_size": [[8, 2, 4]], "num_tokens": 16}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", ["moe_scatter_dynamic_quant", "moe_swiglu_dynamic_quant", "moe_quant_group_gemm"])
+def test_ranks_of_the_second_generation(task):
+    narrow = {"dtype": "int8", "new_hidden_size": 8} if task == "moe_quant_group_gemm" else {}
+    assert read(task, {**SECOND_EXPERTS, **narrow}).params["ep_rank"] == 2
+    shared = {**SECOND_EXPERTS, **narrow, "num_shared_experts.dp_size.sp_size": [[1, 1, 1]]}
+    assert "`num_shared_experts`" in refused(task, shared)
+
+
+@given(st.integers(1, 60), st.sampled_from([(4, 2, 2), (8, 3, 2), (12, 2, 3), (8, 1, 8), (6, 1, 1)]))
+def test_the_first_rank_has_as_many_rows_as_in_the_second_generation(tokens, sizes):
+    experts, topk, ranks = sizes
+    each, rows = experts // ranks, tokens // ranks * topk
+    if not rows:
+        return
+    expected = tuple(rows // each + (i < rows % each) for i in range(each))
+    sizes = {"world_size.rank": [[ranks, 0]], "num_experts.topk.ep_size": [[experts, topk, ranks]]}
+    for task in ("moe_scatter_dynamic_quant", "moe_swiglu_dynamic_quant"):
+        assert loads(read(task, {**SECOND_EXPERTS, **sizes, "num_tokens": tokens}).params) == expected
+
+
+def test_tokens_of_the_second_generation_have_all_their_experts_on_one_rank():
+    """48 tokens for 8 ranks: 6 are read, each for 4 experts."""
+    point = {**SECOND_EXPERTS, "world_size.rank": [[8, 0]], "num_experts.topk.ep_size": [[64, 4, 8]], "num_tokens": 48}
+    second = read("moe_scatter_dynamic_quant", point).params
+    assert (dispatched_rows(second), distinct_tokens(second)) == (24, 6)
+    third = {**TOKENS, "num_experts.topk.ep_size": [[64, 4, 8]], "num_tokens": 48}
+    assert distinct_tokens(read("moe_scatter_dynamic_quant", third).params) == 24
+
+
+def test_moe_gather_of_the_second_generation_has_neither_weights_nor_a_residual():
+    """1536 rows of 8 KiB are read, added to as many others and written: 36 MiB, and a place for each row."""
+    point = {**SECOND_EXPERTS, "num_experts.topk.ep_size": [[64, 4, 8]], "num_tokens": 3072, "hidden_size": 4096}
+    case = read("moe_gather", point)
+    assert operator(case.op).cost(case.params).bytes_moved == 36 * 2**20 + 8 * 1536
+    assert "without weights and a residual" in notes("moe_gather", point)
+    assert to_bytemicroperf(case).op == "index_add"
+    assert "at most one for each token" in refused("moe_gather", {**point, "num_experts.topk.ep_size": [[64, 9, 8]]})
+    third = {**TOKENS, "num_experts.topk.ep_size": [[64, 4, 8]], "num_tokens": 3072, "hidden_size": 4096}
+    assert read("moe_gather", third).op == "moe_gather"
+
+
+def test_weights_of_a_gate_have_the_type_of_the_tokens():
+    for dtype, size in (("bfloat16", 2), ("float32", 4)):
+        case = read("moe_gating_gemm", {**TOKENS, "num_tokens": 8, "num_experts": 4, "dtype": dtype})
+        assert operator(case.op).cost(case.params).bytes_read == size * 64 * (8 + 4)
+        assert to_bytemicroperf(case).arguments["dtype"] == dtype
+    wide = operator("moe_gating_gemm").complete({"num_tokens": 8, "hidden_size": 4, "num_experts": 4})
+    assert to_bytemicroperf(Case.of("moe_gating_gemm", {**wide, "dtype": "bfloat16"}, "forward")) is None
 
 
 @pytest.mark.parametrize(
-    ("mode", "ours"), [("prefill", "prefill"), ("prefill_session_cache", "prefill"), ("decode", "decode")]
+    ("more", "mode"), [({}, "both"), ({"add_residual": False}, "norm"), ({"output_mode": "res"}, "res")]
 )
-def test_modes_of_the_second_generation(mode, ours):
-    case = read("flash_attention", {"arg_type": "llm", "dtype": "bfloat16", "mode": mode, "cache_dtype": "int8",
-                                    **HEADS, "batch_size": 2, "cache_len": 8, "q_seq_len": 2})  # fmt: skip
+def test_the_second_generation_returns_the_sum_and_the_norm_too(more, mode):
+    point = {**TOKENS, "num_tokens": 8, "dst_dtype": "int8", **more}
+    found = BYTEMICROPERF.read(Path("add_rms_norm_dynamic_quant.json"), {"cases": [point]}, 0)
+    assert [entry.params["output_mode"] for entry in found.entries] == [mode]
+    assert read("add_rms_norm_dynamic_quant", point).params["output_mode"] == more.get("output_mode", "none")
+
+
+SECOND = {"arg_type": "llm", "dtype": "bfloat16", **HEADS, "batch_size": 2, "cache_len": 8, "q_seq_len": 2}
+
+
+@pytest.mark.parametrize(
+    ("mode", "ours", "batch", "q_len"),
+    [("prefill", "prefill", 1, 2), ("prefill_session_cache", "prefill", 2, 1), ("decode", "decode", 2, 2)],
+)
+def test_modes_of_the_second_generation(mode, ours, batch, q_len):
+    """Lengths as short as these cannot vary by a tenth."""
+    case = read("flash_attention", {**SECOND, "mode": mode, "cache_dtype": "int8"})
     assert {key: case.params[key] for key in ("mode", "batch", "q_len", "cache_len", "cache_dtype")} == {
-        "mode": ours, "batch": 2, "q_len": 2, "cache_len": 8, "cache_dtype": "int8"
+        "mode": ours, "batch": batch, "q_len": q_len, "cache_len": 8, "cache_dtype": "int8"
     }  # fmt: skip
+
+
+@given(st.sampled_from(["store_kv_cache", "rotary_embedding", "flash_attention"]), st.integers(1, 32),
+       st.integers(32, 9999), st.integers(0, 9999), st.integers(0, 3))  # fmt: skip
+def test_sessions_share_the_new_tokens_and_lengths_vary_by_up_to_a_tenth(task, batch, q, cache, seed):
+    sizes = {**SECOND, "mode": "prefill_session_cache", "batch_size": batch, "q_seq_len": q, "cache_len": cache}
+    given, note = draw_lengths(task, sizes, seed)
+    assert len(given["q_lens"]) == len(given["cache_lens"]) == batch
+    assert all(abs(length - q / batch) <= q / batch / 10 + 1 for length in given["q_lens"])
+    assert all(abs(length - cache) <= cache / 10 for length in given["cache_lens"])
+    assert f"seed {seed}" in note
+    assert (given, note) == draw_lengths(task, sizes, seed)
+    decoding, _ = draw_lengths(task, {**sizes, "mode": "decode", "q_seq_len": 4}, seed)
+    assert decoding["q_lens"] == [4] * batch
+    assert all(abs(length - cache) <= cache / 10 for length in decoding["cache_lens"])
+
+
+def test_the_work_of_a_session_is_that_of_its_new_tokens():
+    """Half of 12288 new tokens for each of two sequences: 6.29 MB of keys and values, and not 12.58."""
+    sizes = {"batch_size": 2, "q_seq_len": 12288, "cache_len": 2048, "q_head_num.kv_head_num.head_dim": [[8, 1, 128]]}
+    point = {**SECOND, **sizes, "mode": "prefill_session_cache", "dst_dtype": "int8"}
+    cases = {seed: _read_with_seed("store_kv_cache", point, seed) for seed in (0, 0, 1)}
+    for case in cases.values():
+        assert operator(case.op).cost(case.params).bytes_read == pytest.approx(6.29e6, rel=0.1)
+    assert cases[0].params["q_lens"] != cases[1].params["q_lens"]
+    attention = _read_with_seed("flash_attention", {**point, "dst_dtype": "bfloat16"}, 0)
+    assert attention.params["q_lens"] == cases[0].params["q_lens"]
+
+
+def _read_with_seed(task, point, seed):
+    (entry,) = BYTEMICROPERF.read(Path("x.json"), {task: [point]}, seed).entries
+    (case,) = expand(Workload(1, "x", [entry]), operator)
+    return case
+
+
+def test_lengths_of_the_second_generation_are_said_and_those_of_the_third_are_as_written():
+    assert "whatever batch_size is" in notes("flash_attention", {**SECOND, "mode": "prefill"})
+    assert "cached tokens of the sequences vary" in notes("flash_attention", {**SECOND, "mode": "decode"})
+    third = {**ATTENTION, "attn_mode": "decode", "batch_size": 4, "cache_len": 1000}
+    assert notes("flash_attention", third) == ""
+    assert read("flash_attention", third).params["cache_len"] == 1000
+    few = {**SECOND, "mode": "prefill_session_cache", "batch_size": 4}
+    assert "at least one token for each of 4 sequences" in refused("flash_attention", few)
 
 
 ATTENTION = {"arg_type": "llm", "attn_mode": "prefill", "dtype": "bfloat16", "cache_len": 0, "q_len": 4, **HEADS}

@@ -128,6 +128,27 @@ def test_tables_and_the_rows_written_into_them(tmp_path):
     ]  # fmt: skip
 
 
+def test_unique_counts_and_layernorm_has_no_bias(tmp_path):
+    assert params(read(tmp_path, v1("unique")), "counts", "inverse") == [(True, False)] * 2
+    assert params(read(tmp_path, v1("layernorm")), "bias") == [(False,)] * 2
+    path = tmp_path / "layer_norm.json"
+    path.write_text(
+        json.dumps({"cases": [{"arg_type": "default", "dtype": "float32", "batch_size": 2, "dim_size": 8}]})
+    )
+    assert "bias" not in read_source(path).cases[0].params
+
+
+def test_a_broadcast_is_from_rank_0_as_here(tmp_path):
+    """Only later generations broadcast from every rank in turn."""
+    file = {"operator": "broadcast", "input_shape_list": [[4, 8]], "group": [2]}
+    assert read(tmp_path, file).notes == ()
+
+
+def test_a_key_of_a_group_that_means_nothing_is_said(tmp_path):
+    taken = read(tmp_path, {"operator": "gemm", "input_shape_groups": [{"M": 1, "K": 2, "N": 3, "L": 4, "__why": 1}]})
+    assert taken.notes == ("gemm.json: $.input_shape_groups[0]: `L` is not known and is ignored",)
+
+
 def test_processes_multiply_where_several_take_part(tmp_path):
     file = {"operator": "allreduce", "input_shape_groups": {"inputs": [[[1, 2], [8]]]}, "group": [2, 4, 8]}
     taken = read(tmp_path, file)

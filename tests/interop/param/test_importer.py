@@ -146,6 +146,25 @@ def test_every_type_has_a_range(argument: dict[str, Any], values: list[Any]) -> 
     assert args_of({"torch.f": ranged({"input": [point]})}) == [[value] for value in values]
 
 
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        (
+            call(tensor(4, requires_gard=False)),
+            "`requires_gard` is not known and is ignored; did you mean `requires_grad`?",
+        ),
+        (call(x={"type": "tuple", "value": [whole(1, colour="red")]}), "`colour` is not known and is ignored"),
+        ({**call(tensor(4)), "colour": 1}, "`colour` is not known and is ignored"),
+    ],
+)
+def test_a_key_that_nothing_reads_is_always_said(spec: dict[str, Any], says: str) -> None:
+    for file in (operator({"input": [spec]}), ranged({"input": [spec]})):
+        assert any(says in note for note in read({"torch.relu": file}).notes)
+    assert any("`confg`" in note for note in read({"torch.relu": operator({"input": [call()]}, confg=1)}).notes)
+    plain = call(tensor(4, requires_grad=True, __about="mine"), x=whole(1))
+    assert not any("not known" in note for note in read({"torch.relu": operator({"input": [plain]})}).notes)
+
+
 def test_ten_steps_of_a_tenth_end_at_one() -> None:
     point = call({"type": "float", "value": [0, 1, 0.1], "__range__": ["value"]})
     assert args_of({"torch.f": ranged({"input": [point]})}) == [[n / 10] for n in range(11)]

@@ -124,10 +124,11 @@ def rms(p: Params, x: Any) -> Any:
     return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + x.dtype.type(p["eps"]))
 
 
-def layer_norm(p: Params, x: Any, weight: Any, bias: Any) -> Any:
+def layer_norm(p: Params, x: Any, weight: Any, bias: Any = None) -> Any:
     centred = x - x.mean(axis=-1, keepdims=True)
     variance = np.square(centred).mean(axis=-1, keepdims=True)
-    return centred / np.sqrt(variance + x.dtype.type(p["eps"])) * weight + bias
+    scaled = centred / np.sqrt(variance + x.dtype.type(p["eps"])) * weight
+    return scaled if bias is None else scaled + bias
 
 
 # Keywords of new torch tensors, for launches without inputs.

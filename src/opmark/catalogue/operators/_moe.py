@@ -22,7 +22,8 @@ ROUTING_PARAMS = (
     size("ep_size", "ranks that share the experts; one rank's work is measured", 1),
     integer("ep_rank", "the rank that is measured", 0, kind="count"),
     choice("routing", "balanced: equally many tokens for each expert; zipf: the n-th favourite gets 1/n of what the "
-           "first gets; favourites are distributed over the ranks in turn", ("balanced", "zipf"), "balanced"),
+           "first gets; favourites are distributed over the ranks in turn; local: all experts of a token are on one "
+           "rank, which has its share of the tokens", ("balanced", "zipf", "local"), "balanced"),
 )  # fmt: skip
 
 
@@ -39,6 +40,9 @@ _SIZES_FIT = (
     ParamRule("ep_size", "divide num_experts={num_experts} (got {ep_size})",
          lambda p: p["num_experts"] % p["ep_size"] == 0),
     ParamRule("ep_rank", "be less than ep_size={ep_size} (got {ep_rank})", lambda p: p["ep_rank"] < p["ep_size"]),
+    ParamRule("topk", "be at most the experts of a rank where routing is local (got {topk}, with "
+         "num_experts={num_experts} and ep_size={ep_size})",
+         lambda p: p["routing"] != "local" or p["topk"] * p["ep_size"] <= p["num_experts"]),
 )  # fmt: skip
 ROUTING_RULES = (
     *_SIZES_FIT,
@@ -50,16 +54,23 @@ ROUTING_RULES = (
 @lru_cache(maxsize=64)
 def _loads(tokens: int, experts: int, topk: int, ep_size: int, routing: str) -> tuple[int, ...]:
     """Return the tokens of each expert: tokens x topk in all, at most `tokens` each."""
-    total = tokens * topk
+    total, each = tokens * topk, experts // ep_size
+    if routing == "local":
+        by_rank = (topk * _tokens_of_rank(tokens, ep_size, rank) for rank in range(ep_size))
+        return tuple(rows // each + (i < rows % each) for rows in by_rank for i in range(each))
     if routing == "balanced":
         by_favour = [total // experts + (i < total % experts) for i in range(experts)]
     else:
         by_favour = _shares(total, tokens, [1 / (i + 1) for i in range(experts)])
-    each = experts // ep_size
     loads = [0] * experts
     for favour, load in enumerate(by_favour):
         loads[favour % ep_size * each + favour // ep_size] = load
     return tuple(loads)
+
+
+def _tokens_of_rank(tokens: int, ranks: int, rank: int) -> int:
+    """Return a rank's share of the tokens; the last ranks have one more where they cannot be divided equally."""
+    return tokens // ranks + (rank >= ranks - tokens % ranks)
 
 
 def _shares(total: int, most: int, weights: Sequence[float]) -> list[int]:
@@ -123,14 +134,21 @@ def spans(p: Params) -> list[tuple[int, slice]]:
 def distinct_tokens(p: Params) -> int:
     """Return the number of tokens with an expert on this rank. Rows of neighbouring experts go to one token after the
     other (see `_by_slots`), so that no token comes twice before each has come once."""
+    if p["routing"] == "local":
+        return _tokens_of_rank(p["num_tokens"], p["ep_size"], p["ep_rank"])
     return int(min(p["num_tokens"], dispatched_rows(p)))
 
 
 def _by_slots(p: Params) -> Any:
-    """Return experts[token, choice]: the experts' rows are dealt to the tokens in turn. An expert has at most as many
-    rows as there are tokens, so that no token gets an expert twice."""
+    """Return experts[token, choice]: the experts' rows are dealt to the tokens in turn, those of a rank to its own
+    tokens where routing is local. An expert has at most as many rows as there are tokens, so that no token gets an
+    expert twice."""
     slots = np.repeat(np.arange(p["num_experts"]), all_loads(p))
-    return slots.reshape(p["topk"], p["num_tokens"]).T
+    if p["routing"] != "local":
+        return slots.reshape(p["topk"], p["num_tokens"]).T
+    shares = [_tokens_of_rank(p["num_tokens"], p["ep_size"], rank) for rank in range(p["ep_size"])]
+    by_rank = np.split(slots, np.cumsum(shares)[:-1] * p["topk"])
+    return np.concatenate([rows.reshape(p["topk"], -1).T for rows in by_rank])
 
 
 def _draw_choices(p: Params, generator: Any) -> Any:

@@ -44,7 +44,7 @@ class RowSource:
     flops: Callable[[Params], int]
     """Flops per element before the final quotient."""
     extra: Callable[[Params], int] = lambda _: 0
-    """Names of further outputs, as large as the rows and in the type of the input."""
+    """Number of further outputs, as large as the rows and in the type of the input."""
     read: Callable[[Params], int] | None = None
     """Bytes read, if not all inputs are read in full."""
     prepare: Callable[[Params, Mapping[str, Any]], Mapping[str, Any]] = lambda p, tensors: {}
@@ -102,7 +102,7 @@ def dynamic_quant(
         presets=presets,
         implementations=(numpy(recipe.build_numpy), torch(recipe.build_torch)),
         result_dtype=lambda _: "int8",
-        further_dtypes=lambda p: ("float32", p["dtype"]),
+        further_dtypes=lambda p: ("float32", p["dtype"], p["dtype"]),
         observe=accept_either_neighbour(recipe.reference),
         **more,
     )
@@ -141,7 +141,7 @@ def _add_inputs(p: Params) -> Specs:
 
 
 def _also(p: Params, added: Any, normed: Any) -> tuple[Any, ...]:
-    return {"none": (), "res": (added,), "norm": (normed,)}[p["output_mode"]]
+    return {"none": (), "res": (added,), "norm": (normed,), "both": (added, normed)}[p["output_mode"]]
 
 
 def _add_values(p: Params, x: Any, weight: Any, smooth: Any, residual: Any = None) -> Any:
@@ -165,8 +165,8 @@ ADD_RMS_NORM = dynamic_quant(
         *TOKENS,
         HIDDEN,
         flag("add_residual", "a residual is added", default=True),
-        choice("output_mode", "further output: none, the sum, or the norm before rounding",
-               ("none", "res", "norm"), "none"),
+        choice("output_mode", "further outputs: none, the sum, the norm before rounding, or both",
+               ("none", "res", "norm", "both"), "none"),
         EPS,
     ),
     RowSource(
@@ -176,14 +176,14 @@ ADD_RMS_NORM = dynamic_quant(
         rows=_rows,
         # Square and sum 2, quotient 1, scale 1, factor 1; and 1 for the residual.
         flops=lambda p: 5 + p["add_residual"],
-        extra=lambda p: p["output_mode"] != "none",
+        extra=lambda p: {"none": 0, "res": 1, "norm": 1, "both": 2}[p["output_mode"]],
     ),
     PRESETS,
     rules=(
         ENOUGH_TOKENS,
         long_enough("hidden_size"),
-        ParamRule("output_mode", "not be res without a residual", lambda p: p["output_mode"] != "res" or
-             p["add_residual"]),
+        ParamRule("output_mode", "not be {output_mode} without a residual",
+             lambda p: p["output_mode"] not in ("res", "both") or p["add_residual"]),
     ),
     aliases=("rms_norm_dynamic_quant",),
 )  # fmt: skip

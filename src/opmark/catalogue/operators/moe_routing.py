@@ -37,7 +37,7 @@ from opmark.catalogue.operators._quantization import accept_either_neighbour, ex
 from opmark.catalogue.operators.llm_norm import ENOUGH_TOKENS, HIDDEN, TOKENS, tokens
 from opmark.plugin import Exchange, Launch, Operator, ParamRule, Params, Peers, Tolerance
 from opmark.plugin.operator import sum_of_products
-from opmark.plugin.param import dtype, integer, real, size
+from opmark.plugin.param import choice, dtype, integer, real, size
 from opmark.schema import Cost, TensorSpec, Traffic
 from opmark.schema.cost import nbytes
 from opmark.schema.tensor import is_float, sizeof
@@ -46,12 +46,15 @@ FOUR = sizeof("float32")
 EXPERTS = size("num_experts", "experts of all ranks")
 
 
+def _gate_is_wide(p: Params) -> bool:
+    return "float32" in (p["dtype"], p.get("gate_dtype", "float32"))
+
+
 def _gating_inputs(p: Params) -> dict[str, TensorSpec]:
-    """Return the inputs; ByteMicroPerf keeps the weights of a gate in float32 for every token dtype."""
     hidden = p["hidden_size"]
     return {
         "x": TensorSpec((tokens(p), hidden), p["dtype"]),
-        "weight": TensorSpec((p["num_experts"], hidden), "float32"),
+        "weight": TensorSpec((p["num_experts"], hidden), "float32" if _gate_is_wide(p) else p["dtype"]),
     }
 
 
@@ -63,7 +66,7 @@ def _gating_cost(p: Params) -> Cost:
 def _torch_gating(p: Params, x: Any, weight: Any) -> Launch:
     from torch.nn.functional import linear
 
-    return lambda: linear(x.float(), weight)
+    return (lambda: linear(x.float(), weight)) if _gate_is_wide(p) else (lambda: linear(x, weight).float())
 
 
 def _gating(p: Params, x: Any, weight: Any) -> Any:
@@ -74,7 +77,19 @@ GATING = Operator(
     name="moe_gating_gemm",
     summary="a float32 score of each token for each expert",
     category="moe",
-    params=(*TOKENS, HIDDEN, EXPERTS, dtype("float32", "float16", "bfloat16")),
+    params=(
+        *TOKENS,
+        HIDDEN,
+        EXPERTS,
+        choice(
+            "gate_dtype",
+            "element type of the weights; same: as dtype, and so is the product before it becomes float32",
+            ("float32", "same"),
+            "float32",
+            later=True,
+        ),
+        dtype("float32", "float16", "bfloat16"),
+    ),
     inputs=_gating_inputs,
     cost=_gating_cost,
     reference=_gating,

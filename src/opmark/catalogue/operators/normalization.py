@@ -11,7 +11,7 @@ from opmark.catalogue.operators import _numpy as np
 from opmark.catalogue.operators._builders import calls, formula, layer_norm, rms, torch
 from opmark.catalogue.operators.channel_norm import IMAGES, SHAPE
 from opmark.plugin import Implementation, Launch, Operator, ParamRule, Params, Tolerance
-from opmark.plugin.param import choice, dtype, integer, real, shape, size
+from opmark.plugin.param import choice, dtype, flag, integer, real, shape, size
 from opmark.schema import Cost, TensorSpec
 from opmark.schema.tensor import FLOATS, sizeof
 
@@ -29,7 +29,7 @@ def _row_cost(p: Params, flops: int, tensors_read: int, vectors_read: int = 0, v
     return Cost(flops * n, read * nbytes, (n + vectors_written * hidden) * nbytes)
 
 
-def _torch_layer_norm(p: Params, x: Any, weight: Any, bias: Any) -> Launch:
+def _torch_layer_norm(p: Params, x: Any, weight: Any, bias: Any = None) -> Launch:
     from torch.nn.functional import layer_norm
 
     return partial(layer_norm, x, (p["shape"][-1],), weight, bias, p["eps"])
@@ -54,9 +54,14 @@ def _in_dtype(formula: Any) -> Any:
     return Implementation("numpy", build)
 
 
+def _has_bias(p: Params) -> bool:
+    return bool(p.get("bias", True))
+
+
 def _norm_inputs(*vectors: str) -> Any:
     def inputs(p: Params) -> dict[str, TensorSpec]:
-        weights = {name: TensorSpec((p["shape"][-1],), p["dtype"], 0.5, 1.5) for name in vectors}
+        used = [name for name in vectors if name != "bias" or _has_bias(p)]
+        weights = {name: TensorSpec((p["shape"][-1],), p["dtype"], 0.5, 1.5) for name in used}
         return {"x": TensorSpec(tuple(p["shape"]), p["dtype"]), **weights}
 
     return inputs
@@ -76,11 +81,13 @@ LAYER_NORM = Operator(
     name="layer_norm",
     summary="zero mean and unit variance along the last axis, then scale and shift",
     category="normalization",
-    params=NORM_PARAMS,
+    params=(*NORM_PARAMS, flag("bias", "a vector is added in the end", default=True, later=True)),
     inputs=_norm_inputs("weight", "bias"),
     # Mean 1, difference 1, variance 2, quotient 1, scale and shift 2.
-    cost=lambda p: _row_cost(p, flops=7, tensors_read=1, vectors_read=2),
-    backward_cost=lambda p: _row_cost(p, flops=12, tensors_read=2, vectors_read=1, vectors_written=2),
+    cost=lambda p: _row_cost(p, flops=6 + _has_bias(p), tensors_read=1, vectors_read=1 + _has_bias(p)),
+    backward_cost=lambda p: _row_cost(
+        p, flops=11 + _has_bias(p), tensors_read=2, vectors_read=1, vectors_written=1 + _has_bias(p)
+    ),
     reference=layer_norm,
     presets=PRESETS,
     rules=(LONG_ENOUGH,),

@@ -30,6 +30,14 @@ def axes_of(task: str, data: Mapping[str, Any]) -> Iterator[tuple[str, WorkloadA
             yield place, refused
 
 
+def unknown_keys(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the place of each group and a key of it that means nothing; keys that begin with `__` are comments."""
+    for place, group in _groups(data):
+        for key in group if isinstance(group, dict) else ():
+            if key not in (*PLACES, "batch_size", "gemm_group", "batch") and not key.startswith("__"):
+                yield place, key
+
+
 def _groups(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the groups of a file, and the shapes that are at its top level."""
     if "input_shape_groups" in data:
@@ -151,6 +159,10 @@ def _norm(shapes: list[Shape]) -> dict[str, Any]:
     return {SHAPE: shapes[0]}
 
 
+def _layer_norm(shapes: list[Shape]) -> dict[str, Any]:
+    return {**_norm(shapes), "bias": False}
+
+
 def _read_sizes(shapes: list[Shape], *ranks: int) -> list[int]:
     """Return the sizes of all tensors; refuse tensors with other numbers of dimensions than these."""
     if [len(shape) for shape in shapes] != list(ranks):
@@ -207,7 +219,7 @@ _READERS: dict[str, Callable[[list[Shape]], dict[str, Any]]] = {
     "gemv": _gemm,
     "batch_gemm": _batch_gemm,
     "topk": _topk,
-    "layer_norm": _norm,
+    "layer_norm": _layer_norm,
     "rms_norm": _norm,
     "index_add": _scatter,
     "scatter": _scatter,
@@ -259,6 +271,8 @@ class WorkloadObject:
     """The part of a source behind the `#`."""
     axes: tuple[WorkloadAxis, ...]
     flaws: tuple[Flaw, ...] = ()
+    own_words: bool = False
+    """Whether the arguments are as the file writes them; shapes of the first generation are translated."""
 
     def __len__(self) -> int:
         return prod(len(axis.rows) for axis in self.axes)
@@ -288,7 +302,7 @@ def read_object(task: str, place: str, name: str, written: Mapping[str, Any]) ->
         if not key.startswith("__"):
             axes.append(_axis(key, value, place, flaws))
     _check_unique_names(axes)
-    found = WorkloadObject(task, place, name, tuple(axes), tuple(flaws))
+    found = WorkloadObject(task, place, name, tuple(axes), tuple(flaws), own_words=True)
     check_point_count(len(found))
     return found
 

@@ -15,11 +15,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from opmark.analysis.rows import Row, rows_of_records
-from opmark.api.result import open_store
+from opmark.api.result import machine_facts, open_store
 from opmark.api.run import run
 from opmark.errors import UserError
 from opmark.interop.bytemicroperf.machine import ChipLookup, apply_placement, fit_ranks, make_chip_lookup, most_ranks
-from opmark.interop.bytemicroperf.operators import tensor_shapes, v1_name, v3_operator
+from opmark.interop.bytemicroperf.operators import reported_cases, tensor_shapes, v1_name
 from opmark.interop.bytemicroperf.options import HARDWARE, LEVELS, backend_for, parse_options, remarks
 from opmark.interop.bytemicroperf.report_figures import (
     MICRO,
@@ -63,9 +63,9 @@ class Reports:
         self._folder = folder
         self._report = report
         self._look = look
-        self._title: Callable[[Record], str] = lambda r: v3_operator(r.task.case)[0]
+        self._titles: Callable[[Record], list[str]] = lambda r: [case.op for case in reported_cases(r.task.case)]
         if isinstance(report, V1Report):
-            self._title = lambda r: v1_name(r.task.case)
+            self._titles = lambda r: [v1_name(r.task.case)]
         self._run: Run | None = None
         self._records: dict[str, list[Record]] = {}
         self._runs: dict[str, dict[str, Run]] = {}
@@ -73,6 +73,8 @@ class Reports:
         self._unwritten: dict[str, None] = {}
         self._environments: dict[str, Mapping[str, Any]] = {}
         self._chips: dict[str, Peaks] = {}
+        self._measured: dict[str, Peaks] = {}
+        """Calibrated peaks by environment."""
         self._last = time.monotonic()
         _make_folder(folder)
 
@@ -82,18 +84,19 @@ class Reports:
         self._run = run
 
     def add(self, record: Record) -> None:
-        title = self._title(record)
-        if title not in self._unwritten or time.monotonic() - self._last > _WRITE_INTERVAL:
+        titles = dict.fromkeys(self._titles(record))
+        if not titles.keys() <= self._unwritten.keys() or time.monotonic() - self._last > _WRITE_INTERVAL:
             self.write()
         assert self._run is not None
-        self._runs.setdefault(title, {})[self._run.id] = self._run
-        self._records.setdefault(title, []).append(record)
-        self._unwritten[title] = None
+        for title in titles:
+            self._runs.setdefault(title, {})[self._run.id] = self._run
+            self._records.setdefault(title, []).append(record)
+            self._unwritten[title] = None
 
     def write(self) -> None:
         self._last = time.monotonic()
         for title in self._unwritten:
-            for path, text in self._report.files(self._results(title)).items():
+            for path, text in self._report.files(self._results(title), title).items():
                 _replace_file(self._folder / path, text)
                 self.written[path] = self._folder / path
         self._unwritten.clear()
@@ -108,7 +111,9 @@ class Reports:
                     self._environments[key] = environment.facts
                     peaks = self._look(environment.facts)
                     self._chips |= {key: peaks} if peaks else {}
-        return Results(run, records, self._environments, self._chips)
+                    measured = machine_facts(store, environment.facts).measured
+                    self._measured |= {key: measured} if measured else {}
+        return Results(run, records, self._environments, self._chips, self._measured)
 
 
 def _make_folder(folder: Path) -> None:
@@ -285,8 +290,9 @@ def _line(record: Record, *, v1: bool) -> str:
         group = f" group {case.params['ranks']}" if "ranks" in case.params else ""
         what = f"{v1_name(case)} {case.params.get('dtype', '')} {tensor_shapes(case)}{group}"
     else:
-        op, arguments = v3_operator(case)
-        what = f"{op} {record.task.implementation} {json.dumps(arguments)}"
+        what = "; ".join(
+            f"{op} {record.task.implementation} {json.dumps(arguments)}" for op, arguments in reported_cases(case)
+        )
     (row,) = rows_of_records([record])
     found = figures_of(row)
     if found is None:

@@ -230,11 +230,25 @@ def _count_experts(ranks: int, topk: int) -> int:
     return int(ranks * ceil(topk / ranks))
 
 
+@dataclass(frozen=True)
+class BroadcastRoot(Field):
+    """The rank that broadcasts: in the first generation rank 0, later every rank in turn."""
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        return {}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return {}
+
+    def remark(self, given: Arguments) -> str:
+        first_generation = SHAPE in given  # only that gives shapes
+        return "" if first_generation else "xpu-perf averages broadcasts from every rank; here rank 0 alone broadcasts"
+
+
 BUFFER, TOKEN_BUFFER = Buffer(), Buffer(("num_tokens", "hidden_size"))
 IN_PLACE, OUT_OF_PLACE = Constant("in_place", value=True), Constant("in_place", value=False)
 PINNED = Constant("pinned", value=True)
 
-_BROADCAST = "broadcast: xpu-perf averages broadcasts from every rank in turn; here rank 0 alone broadcasts"
 _OVERLAP = "all_reduce_h2d: xpu-perf never waits for its all_reduce; opmark waits for both"
 _DISPATCH = (
     "moe_dispatch_tokens: xpu-perf sends rows as they are, to each rank up to a tenth more or less than to another; "
@@ -242,11 +256,11 @@ _DISPATCH = (
 )
 
 
-def _collective(name: str, *rest: Field, note: str = "") -> tuple[Form, ...]:
+def _collective(name: str, *rest: Field) -> tuple[Form, ...]:
     """Return the two forms of a collective: with the sizes of tokens, and with those of a tensor."""
     tokens = Form(name, name, (Ranks(), DTYPE, TOKEN_BUFFER, *rest), has("num_tokens"), "llm", exported=False,
-                  tagged=True, note=note)  # fmt: skip
-    return tokens, Form(name, name, (Ranks(), DTYPE, BUFFER, *rest), note=note)
+                  tagged=True)  # fmt: skip
+    return tokens, Form(name, name, (Ranks(), DTYPE, BUFFER, *rest))
 
 
 FORMS = (
@@ -254,7 +268,7 @@ FORMS = (
     *_collective("reduce_scatter", OUT_OF_PLACE),
     *_collective("all_gather", OUT_OF_PLACE),
     *_collective("all_to_all"),
-    *_collective("broadcast", IN_PLACE, note=_BROADCAST),
+    *_collective("broadcast", IN_PLACE, BroadcastRoot()),
     Form("p2p", "copy", (DeviceCopy(), Unused((*_WORLD, *_PAIR))), _is_within_device, exported=False,
          note="p2p from a device to itself is copy here"),
     Form("p2p", "p2p", (PAIRED, DTYPE, BUFFER, RankPair())),

@@ -79,7 +79,7 @@ class Form:
 
     def arguments(self, params: Arguments) -> dict[str, Any] | None:
         """Return ByteMicroPerf's arguments; None where it cannot express the parameters."""
-        if any(params[name] != value for name, value in self._defaults.items()):
+        if any(params.get(name, value) != value for name, value in self._defaults.items()):
             return None
         found: dict[str, Any] = {"arg_type": self.arg_type}
         for field in self.fields:
@@ -136,6 +136,25 @@ class Cast(Field):
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
         return {} if _CASTS.get(params["dtype"]) == params["to"] else {"dst_dtype": params["to"]}
+
+
+@dataclass(frozen=True)
+class Bias(Field):
+    """Whether layer_norm adds a bias: in the first generation it does not, and its shapes are read as `bias` false."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("bias",)
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("bias",)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        return {"bias": check_value("bias", "bool", given["bias"])} if "bias" in given else {}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return {} if params.get("bias", True) else {"bias": False}
 
 
 @dataclass(frozen=True)
@@ -224,8 +243,9 @@ FORMS = (
          note="rms_norm with add_residual is add_rms_norm here, which also returns the sum"),
     Form("rms_norm", "rms_norm", (TokenRows(), *_NORM), has("num_tokens"), "llm", exported=False, tagged=True),
     Form("rms_norm", "rms_norm", (ROWS, *_NORM)),
-    Form("layer_norm", "layer_norm", (TokenRows(), *_NORM), has("num_tokens"), "llm", exported=False, tagged=True),
-    Form("layer_norm", "layer_norm", (ROWS, *_NORM)),
+    Form("layer_norm", "layer_norm", (TokenRows(), *_NORM, Bias()), has("num_tokens"), "llm", exported=False,
+         tagged=True),
+    Form("layer_norm", "layer_norm", (ROWS, *_NORM, Bias())),
     Form("softmax", "softmax", (ShapeField(("batch_size", "head_num", "q_seq_len", "kv_seq_len")), DTYPE),
          has("head_num"), "llm"),
     Form("softmax", "softmax", (ROWS, DTYPE)),
@@ -243,7 +263,7 @@ FORMS = (
     Form("batch_gemm", "batched_matmul", (ValueField("batch_size", "B"), *M_K_N, DTYPE)),
     Form("group_gemm", "grouped_gemm", (GroupRows(), ValueField("K"), ValueField("N"), DTYPE)),
     *(Form(task, op, (ROWS, DTYPE)) for task, op in _ROW_OPERATORS.items()),
-    Form("unique", "unique", (ROWS, DTYPE, Constant("repeats", value=128)),
+    Form("unique", "unique", (ROWS, DTYPE, Constant("repeats", value=128), Constant("counts", value=True)),
          note="unique: each element occurs 128 times on average"),
     Form("hash_table", "hash_table", (ValueField("entries"), ValueField("dim"), ValueField("batch"),
          ValueField("lookups"), DTYPE)),

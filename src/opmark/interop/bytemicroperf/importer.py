@@ -13,11 +13,27 @@ import msgspec
 
 from opmark.errors import nearest
 from opmark.interop.bytemicroperf import axes
-from opmark.interop.bytemicroperf.axes import WorkloadAxis, WorkloadObject, check_point_count, path_step, read_object
+from opmark.interop.bytemicroperf.axes import (
+    WorkloadAxis,
+    WorkloadObject,
+    check_point_count,
+    path_step,
+    read_object,
+    unknown_keys,
+)
 from opmark.interop.bytemicroperf.communication import expand_point
 from opmark.interop.bytemicroperf.fields import Arguments, PointRefused, quote, similar_name
 from opmark.interop.bytemicroperf.forms import OTHER_NAMES, Form
-from opmark.interop.bytemicroperf.operators import ARGUMENTS, BETWEEN_DEVICES, FORMS, NAMES, forms_of, task_from_name
+from opmark.interop.bytemicroperf.llm import IN_CASES, draw_lengths
+from opmark.interop.bytemicroperf.operators import (
+    ARGUMENTS,
+    BETWEEN_DEVICES,
+    FORMS,
+    NAMES,
+    forms_of,
+    task_from_name,
+    write_words,
+)
 from opmark.schema import Entry, Imported, ImportProblem
 from opmark.units import count_noun
 
@@ -34,6 +50,8 @@ class ImportState:
     notes: dict[str, None] = field(default_factory=dict)
     requests: dict[str, Any] = field(default_factory=dict)
     """Options of the measurement that the file sets."""
+    seed: int = 0
+    """Seed of the lengths that the second generation draws."""
 
     def result(self) -> Imported:
         return Imported(tuple(self.entries), (), tuple(self.problems), tuple(self.notes), self.requests)
@@ -85,10 +103,15 @@ class ImportState:
         if len(points) > 1:
             check_point_count(len(self.entries) + len(points))
         for point in points:
-            form = _choose_form(forms, point)
-            entry = Entry(form.op, form.params(point), tags=[form.tag] if form.tag else [], source=source)
-            self._notes(form, point)
+            given, drawn = draw_lengths(spread.task, point, self.seed)
+            form = _choose_form(forms, {**given, IN_CASES: True} if spread.place.startswith("$.cases") else given)
+            words = write_words(spread.task, point) if spread.own_words else ""
+            tags = [form.tag] if form.tag else []
+            entry = Entry(form.op, form.params(given), tags=tags, source=source, written_as=words)
+            self._notes(form, given)
             self.entries.append(entry)
+            if drawn:
+                self.note(drawn)
         if note:
             self.note(note)
 
@@ -207,7 +230,7 @@ class _ByteMicroPerf:
         return list(data) == [_EMPTY] or any(_is_theirs(task, objects) for task, objects in data.items())
 
     def read(self, path: Path, data: Any, seed: int) -> Imported:
-        taken = ImportState(path)
+        taken = ImportState(path, seed=seed)
         if isinstance(data, list):
             for task, objects in by_task(taken, data).items():
                 _read_task(taken, task, objects, f"${path_step(task)}", task)
@@ -246,8 +269,10 @@ def _read_cases(taken: ImportState, data: Mapping[str, Any]) -> None:
 
 
 def _has_remainder(params: Mapping[str, Any]) -> bool:
-    """Whether tokens are routed to experts on a number of ranks that does not divide them."""
-    return "routing" in params and params["num_tokens"] % params.get("ep_size", 1) > 0
+    """Whether this rank has a share of tokens that the ranks cannot divide equally; locally the last ones have it."""
+    ranks = params.get("ep_size", 1)
+    rest = params["num_tokens"] % ranks if "routing" in params else 0
+    return rest > 0 and (params["routing"] != "local" or params.get("ep_rank", 0) >= ranks - rest)
 
 
 def _read_task(taken: ImportState, task: str, objects: Any, place: str, name: str) -> None:
@@ -335,6 +360,8 @@ def _outer_axes(taken: ImportState, task: str, data: Mapping[str, Any]) -> tuple
     for key in data:
         if key not in _KEYS and not key.startswith("__"):
             taken.note(f"`{key}` is not known and is ignored")
+    for place, key in unknown_keys(data):
+        taken.note(f"{place}: `{key}` is not known and is ignored")
     axes = [_outer_axis("dtype", data.get("dtype", "float32"))]
     if "group" in data and OTHER_NAMES.get(task, task) in BETWEEN_DEVICES:
         axes.append(_outer_axis("group", data["group"]))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from random import Random
+from typing import Any, NamedTuple
 
 from opmark.interop.bytemicroperf.fields import (
     FEW,
@@ -22,6 +23,7 @@ from opmark.interop.bytemicroperf.fields import (
     dtype_of,
     missing_argument,
     quote,
+    sizes_of,
 )
 from opmark.interop.bytemicroperf.forms import ROWS, Form, has
 from opmark.units import count_noun
@@ -104,6 +106,59 @@ def _kv_lengths(found: Arguments) -> list[int]:
     q = found.get("q_lens") or [found["q_len"]] * batch
     cache = found.get("cache_lens") or [found["cache_len"]] * batch
     return [one + other for one, other in zip(q, cache, strict=True)]
+
+
+_SESSION, _DECODE = "prefill_session_cache", "decode"
+_SPREAD = 10
+"""In the second generation, lengths differ from their average by up to a tenth."""
+
+
+class DrawnLengths(NamedTuple):
+    given: Arguments
+    """Arguments of the third generation, with a list of lengths."""
+    note: str = ""
+
+
+def draw_lengths(task: str, given: Arguments, seed: int) -> DrawnLengths:
+    """Draw the lengths of sequences as the second generation does, whose `mode` says how; keep all other arguments.
+
+    In prefill_session_cache the sequences share `q_seq_len`, and new and cached tokens vary. In decode only the cached
+    ones vary. A prefill has one sequence. ByteMicroPerf draws other lengths in every run; here the seed and the sizes
+    determine them, so that all operators of a model have the same.
+    """
+    mode = given.get("mode", given.get("attn_mode"))
+    drawn = mode == _SESSION or ("mode" in given and mode in ("prefill", _DECODE))
+    if task not in SEQUENCE_TASKS or not drawn or "q_lens" in given or "cache_lens" in given:
+        return DrawnLengths(given)
+    batch = check_value("batch_size", "size", given.get("batch_size", 1), FEW)
+    rest = {name: value for name, value in given.items() if name != "mode"} | {"attn_mode": MODE.words[mode]}
+    if mode == "prefill":
+        remark = "a prefill has one sequence in the second generation, whatever batch_size is" if batch > 1 else ""
+        return DrawnLengths({**rest, "batch_size": 1}, remark and f"`{task}`: {remark}")
+    q_name = next((name for name in _Q if name in given), None)
+    if q_name is None:
+        raise missing_argument(_Q[1], given)
+    q = check_value(q_name, "size", given[q_name])
+    cache = check_value("cache_len", "count", given.get("cache_len", 0))
+    generator = Random(f"{seed} {mode} {batch} {q} {cache}")
+    if mode == _SESSION:
+        share, left = divmod(q, batch)
+        if not share:
+            raise PointRefused(f"argument `{q_name}`: expected at least one token for each of {batch} sequences, "
+                               f"got `{q}`", q_name)  # fmt: skip
+        q_lens = [share + (i < left) + _vary(share, generator) for i in range(batch)]
+        how = f"the sequences share {q_name}, and their new and cached tokens vary"
+    else:
+        q_lens = [q] * batch
+        how = "the cached tokens of the sequences vary"
+    lists = {"q_lens": q_lens, "cache_lens": [cache + _vary(cache, generator) for _ in range(batch)]}
+    rest = {name: value for name, value in rest.items() if name not in (*_Q, "cache_len", "batch_size")}
+    note = f"`{task}`: in mode {mode} {how} by up to a tenth, as in ByteMicroPerf; they were drawn with seed {seed}"
+    return DrawnLengths({**rest, **lists}, note)
+
+
+def _vary(average: int, generator: Random) -> int:
+    return generator.randint(-(average // _SPREAD), average // _SPREAD)
 
 
 @dataclass(frozen=True)
@@ -229,12 +284,13 @@ NARROW = (
 
 EXPERTS = ValueField("num_experts", most=FEW)
 TOPK = ValueField("topk", most=FEW)
-ROUTING: tuple[Field, ...] = (
+_ROUTED: tuple[Field, ...] = (
     ValueField("num_tokens"), EXPERTS, TOPK, ValueField("ep_size", optional=True, most=FEW),
-    ValueField("ep_rank", kind="count", optional=True, also=("rank",)), Constant("routing", "balanced"),
+    ValueField("ep_rank", kind="count", optional=True, also=("rank",)),
     Only("num_shared_experts", value=0), Unused(("world_size", "dp_size")),
 )  # fmt: skip
-"""Tokens are distributed to the experts in turn, rank after rank, as in ByteMicroPerf."""
+ROUTING = (*_ROUTED, Constant("routing", "balanced"))
+"""Tokens are distributed to the experts in turn, rank after rank, as in the third generation."""
 ALL_TOKENS = Unused(("sp_size",))
 """These operators work on the tokens of all ranks, so that `sp_size` changes nothing."""
 COMBINE = (
@@ -256,6 +312,104 @@ ATTENTION = (
 
 
 @dataclass(frozen=True)
+class AllOutputs(Field):
+    """In the second generation the operator always returns the sum and the norm beside the integers and their scales.
+
+    Without a residual the sum is the input itself, which costs nothing.
+    """
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("output_mode",)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        return {"output_mode": "both" if given.get("add_residual", True) else "norm"}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return None
+
+    def remark(self, given: Arguments) -> str:
+        return "" if given.get("add_residual", True) else "without a residual, the input is not returned a second time"
+
+
+@dataclass(frozen=True)
+class GateDtype(Field):
+    """In ByteMicroPerf the weights of a gate have the type of the tokens."""
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("gate_dtype",)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        return {} if dtype_of("dtype", given.get("dtype", FLOAT.default)) == "float32" else {"gate_dtype": "same"}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        own = params.get("gate_dtype", "float32")
+        return {} if (own == "float32") == (params["dtype"] == "float32") else None
+
+
+@dataclass(frozen=True)
+class LocalRouting(Field):
+    """Routing of the second generation: a token's experts are all on one rank.
+
+    Where only the number of rows matters and the ranks share the tokens equally, this is balanced routing.
+    """
+
+    needed: bool = False
+    """Whether it matters which tokens the rows come from."""
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("routing",)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        experts, topk, tokens = sizes_of(given, ("num_experts", "topk", "num_tokens"))
+        ranks = check_value("ep_size", "size", given.get("ep_size", 1))
+        differs = self.needed or (tokens % ranks > 0 and topk * ranks <= experts)
+        return {"routing": "local" if differs else "balanced"}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return None
+
+
+@dataclass(frozen=True)
+class GatheredRows(Field):
+    """Rows of this rank's experts that are added to as many different rows of all tokens."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("num_tokens", "topk", "ep_size", "hidden_size")
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("shape", "indices")
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        tokens, topk, hidden = sizes_of(given, ("num_tokens", "topk", "hidden_size"))
+        ranks = check_value("ep_size", "size", given.get("ep_size", 1))
+        rows = tokens // ranks * topk
+        if not 1 <= rows <= tokens:
+            raise PointRefused(f"argument `ep_size`: the rank has {count_noun(rows, 'row')} for {tokens} tokens; "
+                               "expected at least one, and at most one for each token", "ep_size")  # fmt: skip
+        return {"shape": [tokens, hidden], "indices": rows}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return None
+
+
+IN_CASES = "__cases"
+"""Mark of a point that is in a list `cases`: the second generation writes all its files so, the third basic ones."""
+_ONLY_SECOND = frozenset(("rank", "world_size", "dp_size", "num_shared_experts"))
+_ONLY_THIRD = frozenset(("ep_rank", "sp_rank", "res_scale", "output_mode", "w_dtype", "compute_dtype"))
+
+
+def is_second(given: Arguments) -> bool:
+    """Whether a point of a language model is of the second generation, by its arguments and its place in the file."""
+    names = given.keys()
+    return not names & _ONLY_THIRD and (IN_CASES in names or bool(names & _ONLY_SECOND))
+
+
+@dataclass(frozen=True)
 class NormWeights(Field):
     """ByteMicroPerf keeps the weights of a norm in float32 whatever the dtype of the tokens is."""
 
@@ -270,13 +424,25 @@ class NormWeights(Field):
         return "" if dtype == "float32" else f"the weights of the norm are float32 in ByteMicroPerf, {dtype} here"
 
 
-def _llm(task: str, *fields: Field, op: str = "", exported: bool = True, note: str = "") -> Form:
-    return Form(task, op or task, fields, arg_type="llm", exported=exported, note=note)
+def _llm(task: str, *fields: Field, op: str = "", exported: bool = True) -> Form:
+    return Form(task, op or task, fields, arg_type="llm", exported=exported)
+
+
+def _second(task: str, *fields: Field, op: str = "", note: str = "") -> Form:
+    return Form(task, op or task, fields, is_second, "llm", exported=False, note=note)
+
+
+_GATHER = (
+    "moe_gather of the second generation adds rows to the tokens in place, without weights and a residual: it is "
+    "index_add_inplace here, with random rows"
+)
 
 
 FORMS = (
     _llm("scale_dynamic_quant", *TOKENS, HIDDEN, FLOAT, TO_INT8),
     _llm("add_rms_norm", *TOKENS, HIDDEN, FLOAT, SAME_RESULT),
+    _second("add_rms_norm_dynamic_quant", *TOKENS, HIDDEN, ValueField("add_residual", kind="bool", optional=True),
+            AllOutputs(), FLOAT, TO_INT8, NormWeights()),
     _llm("add_rms_norm_dynamic_quant", *TOKENS, HIDDEN, ValueField("add_residual", kind="bool", optional=True),
          Word("output_mode", words={"none": "none", "res": "res", "norm": "norm"}), FLOAT, TO_INT8, NormWeights()),
     _llm("head_rms_norm", *TOKENS, ValueField("total_head_num", "heads"), HEAD_DIM,
@@ -309,15 +475,23 @@ FORMS = (
     Form("swiglu", "swiglu", (ROWS, Dtype()), exported=False,
          note="swiglu of the first generation is silu(x) x; here the same number of elements is a gate and a value"),
     _llm("swiglu_dynamic_quant", *TOKENS, HIDDEN, FLOAT, TO_INT8),
-    _llm("moe_gating_gemm", *TOKENS, HIDDEN, EXPERTS, FLOAT, Only("compute_dtype", value="float32"),
+    _llm("moe_gating_gemm", *TOKENS, HIDDEN, EXPERTS, FLOAT, GateDtype(), Only("compute_dtype", value="float32"),
          Only("dst_dtype", value="float32", exported=True)),
     _llm("moe_softmax_topk", *TOKENS, EXPERTS, TOPK,
          Word("compute_mode", words={"pre-softmax": "pre-softmax", "post-softmax": "post-softmax"}),
          Dtype(default="float32"), Unused(("hidden_size",))),
+    _second("moe_scatter_dynamic_quant", *_ROUTED, LocalRouting(needed=True), HIDDEN, FLOAT, TO_INT8, ALL_TOKENS),
     _llm("moe_scatter_dynamic_quant", *ROUTING, HIDDEN, FLOAT, TO_INT8, ALL_TOKENS),
+    _second("moe_quant_group_gemm", *_ROUTED, LocalRouting(), HIDDEN, NEW_HIDDEN, *NARROW, ALL_TOKENS),
     _llm("moe_quant_group_gemm", *ROUTING, HIDDEN, NEW_HIDDEN, *NARROW, ALL_TOKENS),
     _llm("moe_quant_group_gemm_combine", *ROUTING, *COMBINE, HIDDEN, NEW_HIDDEN, *NARROW),
     _llm("moe_swiglu", *ROUTING, HIDDEN, FLOAT, SAME_RESULT, ALL_TOKENS),
+    _second("moe_swiglu_dynamic_quant", *_ROUTED, LocalRouting(), HIDDEN, FLOAT, TO_INT8, ALL_TOKENS),
     _llm("moe_swiglu_dynamic_quant", *ROUTING, HIDDEN, FLOAT, TO_INT8, ALL_TOKENS),
+    _second("moe_gather", GatheredRows(), FLOAT, SAME_RESULT, Only("num_shared_experts", value=0),
+            Unused(("num_experts", "rank", "world_size", "dp_size", "sp_size")), op="index_add_inplace", note=_GATHER),
     _llm("moe_gather", *ROUTING, *COMBINE, HIDDEN, FLOAT, SAME_RESULT),
 )  # fmt: skip
+
+SEQUENCE_TASKS = frozenset(form.task for form in FORMS if Lengths() in form.fields)
+"""Operators that work on sequences, each with its length."""

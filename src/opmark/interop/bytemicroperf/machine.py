@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from opmark.catalogue.workload_file import read
 from opmark.errors import InvalidFile, UserError
 from opmark.hardware.datasheets import datasheet, is_sheet, names, sheet_of
+from opmark.hardware.host import NODES
 from opmark.interop.bytemicroperf.report_figures import other_chip
 from opmark.interop.bytemicroperf.selection import WorkloadEntry
 from opmark.interop.visible_devices import VARIABLES, select_device, set_variables
@@ -22,8 +23,6 @@ from opmark.plugin.registry import operator as find_operator
 from opmark.runner.probe import probe
 from opmark.runner.workload_source import read_source
 from opmark.schema.machine import Peaks, chip
-
-NODES = Path("/sys/devices/system/node")
 
 
 @contextmanager

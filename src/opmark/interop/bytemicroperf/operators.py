@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from opmark.errors import UserError, nearest
 from opmark.interop.bytemicroperf import communication, forms, llm
 from opmark.interop.bytemicroperf.communication import buffer_shape
-from opmark.interop.bytemicroperf.fields import PointRefused, split_rows
+from opmark.interop.bytemicroperf.fields import Arguments, PointRefused, split_rows
 from opmark.interop.bytemicroperf.forms import OTHER_NAMES, Form
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Case
@@ -48,6 +49,20 @@ def to_bytemicroperf(case: Case) -> ForeignCase | None:
         if arguments is not None:
             return ForeignCase(form.task, arguments)
     return None
+
+
+_FORMAT = "bytemicroperf"
+
+
+def write_words(op: str, arguments: Arguments) -> str:
+    """Return a point of a file as `Entry.written_as` keeps it."""
+    return msgspec.json.encode({"format": _FORMAT, "op": op, "arguments": arguments}).decode()
+
+
+def _read_words(case: Case) -> list[ForeignCase]:
+    """Return the points of ByteMicroPerf's files that a case was imported from, word for word."""
+    found = (msgspec.json.decode(words) for words in case.written_as)
+    return [ForeignCase(words["op"], words["arguments"]) for words in found if words.get("format") == _FORMAT]
 
 
 # The forms of every operator of ByteMicroPerf.
@@ -103,21 +118,25 @@ _WORDS = re.compile(r"(\w+)(?=\.json\b|\.csv\b)|(?<=#)(\w+)")
 
 def v1_name(case: Case) -> str:
     """Return the task of the first generation, whose gemm includes int8 products."""
-    name = v3_operator(case)[0]
+    name = reported_cases(case)[0].op
     is_gemm = name == "quant_matmul" and "gemm" in tasks_in_sources(case.sources)
     return "gemm" if is_gemm else _V1_NAMES.get(name, name)
 
 
-def v3_operator(case: Case) -> tuple[str, dict[str, Any]]:
-    """Return operator and arguments as the third generation writes them, or as opmark does if it has none.
+def reported_cases(case: Case) -> list[ForeignCase]:
+    """Return operator and arguments as the files of the case write them: one for each point that is this case.
 
+    A case of no such file is written as the third generation does, or as opmark does if that has no words for it.
     ByteMicroPerf measures no gradients. A backward case has the name of its operator and an argument `phase`.
     """
-    found = to_bytemicroperf(replace(case, phase="forward", wrt=()))
-    op, arguments = found or (_tasks_by_operator().get(case.op, case.op), case.params)
+    found = _read_words(case)
+    if not found:
+        translated = to_bytemicroperf(replace(case, phase="forward", wrt=()))
+        found = [translated or ForeignCase(_tasks_by_operator().get(case.op, case.op), case.params)]
     if case.phase == "forward":
-        return op, arguments
-    return op, {**arguments, "phase": case.phase, **({"wrt": list(case.wrt)} if case.wrt else {})}
+        return found
+    phase = {"phase": case.phase, **({"wrt": list(case.wrt)} if case.wrt else {})}
+    return [ForeignCase(op, {**arguments, **phase}) for op, arguments in found]
 
 
 def is_complete_in_v1(case: Case) -> bool:

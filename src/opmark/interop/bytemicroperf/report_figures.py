@@ -27,10 +27,13 @@ TRANSFER_TARGETS = (
 )  # fmt: skip
 """xpu-perf's results of operators that several processes measure together."""
 
-TRANSFER_NOTES = (
+V1_TRANSFER_NOTES = (
     "The latency of communication is that of the slowest rank, call by call: this is what it costs. ByteMicroPerf "
     "gives the mean over the ranks (2026), the smallest (2025) or that of rank 0 (2024). The lists have "
     "the figures of every rank.",
+)
+TRANSFER_NOTES = (
+    *V1_TRANSFER_NOTES,
     "For p2p only the sender and the receiver count; ByteMicroPerf of 2026 includes idle ranks in its mean.",
     "broadcast is one broadcast, from one rank; ByteMicroPerf averages broadcasts from every rank in turn. "
     "opmark waits for all of all_reduce_h2d; ByteMicroPerf does not wait for its all_reduce.",

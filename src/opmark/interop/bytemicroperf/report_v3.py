@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opmark.analysis.rows import Row, rows_of_records
-from opmark.interop.bytemicroperf.operators import BETWEEN_DEVICES, v3_operator
+from opmark.interop.bytemicroperf.operators import BETWEEN_DEVICES, ForeignCase, reported_cases
 from opmark.interop.bytemicroperf.report_figures import (
     MICRO,
     TRANSFER_NOTES,
@@ -71,7 +71,8 @@ class V3Report:
         self._ranks = ranks
         """Most ranks of any part of the run, where the report is written in parts."""
 
-    def files(self, results: Results) -> Mapping[str, str]:
+    def files(self, results: Results, op: str = "") -> Mapping[str, str]:
+        """Return the text of each file by its path; only the files of `op`, if it is given."""
         devices: dict[tuple[str, str], list[Row]] = {}
         for row in rows_of_records(results.records):
             name = row.record.task.backend
@@ -81,7 +82,7 @@ class V3Report:
         for (backend, device), found in devices.items():
             folder = f"{path_part(backend)}/{path_part(device)}"
             files[f"{folder}/info.json"] = _info(backend, device, found, results, max(self._ranks, _most_ranks(found)))
-            files |= {f"{folder}/{path}": text for path, text in _operator_files(device, found, results).items()}
+            files |= {f"{folder}/{path}": text for path, text in _operator_files(device, found, results, op).items()}
         return files
 
 
@@ -89,27 +90,28 @@ def _device(facts: dict[str, Any]) -> str:
     return chip(facts) if facts else "unknown"
 
 
-def _operator_files(device: str, found: Sequence[Row], results: Results) -> dict[str, str]:
-    grouped: dict[tuple[str, str], list[Row]] = {}
+def _operator_files(device: str, found: Sequence[Row], results: Results, only: str) -> dict[str, str]:
+    grouped: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in found:
-        task = row.record.task
-        grouped.setdefault((v3_operator(task.case)[0], task.implementation or "none"), []).append(row)
+        provider, peaks = row.record.task.implementation or "none", results.chips.get(row.record.environment)
+        for case in reported_cases(row.record.task.case):
+            if only in ("", case.op):
+                grouped.setdefault((case.op, provider), []).append(_line(device, case, provider, row, peaks))
     made = {}
-    for (op, provider), these in grouped.items():
-        lines = [_line(device, op, provider, row, results.chips.get(row.record.environment)) for row in these]
+    for (op, provider), lines in grouped.items():
         name = "{0}/{1}/{0}-{1}".format(path_part(op), path_part(provider))
         made[f"{name}.jsonl"] = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         made[f"{name}.csv"] = _table(lines)
     return made
 
 
-def _line(device: str, op: str, provider: str, row: Row, peaks: Peaks | None) -> dict[str, Any]:
+def _line(device: str, case: ForeignCase, provider: str, row: Row, peaks: Peaks | None) -> dict[str, Any]:
     record, values = row.record, figures_of(row)
     line: dict[str, Any] = {
         "sku_name": device,
-        "op_name": op,
+        "op_name": case.op,
         "provider": provider,
-        "arguments": v3_operator(record.task.case)[1],
+        "arguments": case.arguments,
         "targets": _targets(row, values) if values else {},
     }
     if values is None:

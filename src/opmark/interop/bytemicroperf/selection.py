@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from opmark.catalogue.expansion import expand
 from opmark.catalogue.workload_file import read, suite
 from opmark.errors import InvalidFile, UnknownName, UserError
-from opmark.interop.bytemicroperf.operators import GROUPS, TASKS, tasks_in_sources, v1_name, v3_operator
+from opmark.interop.bytemicroperf.operators import GROUPS, TASKS, reported_cases, tasks_in_sources, v1_name
 from opmark.plugin.registry import importers, operators_like
 from opmark.plugin.registry import operator as find_operator
 from opmark.runner.workload_source import WorkloadSource, read_source
@@ -146,7 +146,7 @@ def _items(taken: WorkloadSource) -> list[WorkloadEntry]:
 def _item(entry: Entry, taken: WorkloadSource) -> WorkloadEntry:
     cases = expand(Workload(VERSION, taken.workload.name, [entry]), find_operator, taken.where)
     first = cases[0]
-    v1, v3 = v1_name(first), v3_operator(first)[0]
+    v1, v3 = v1_name(first), reported_cases(first)[0].op
     names = {first.op, v1, v3, *find_operator(first.op).aliases, *tasks_in_sources(first.sources)}
     return WorkloadEntry(entry, v1, v3, frozenset(names), len(cases), taken.asked, _kind(first.op))
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from opmark.errors import UserError
+from opmark.errors import UserError, nearest
 from opmark.interop.param import expansion
 from opmark.interop.param.arguments import Misfit, Spec, is_plain, is_whole, quote, suggest
 from opmark.interop.param.calls import Calls, OperatorBuild, operator_name
@@ -136,6 +136,9 @@ class ConfigReader:
         found = self._operator(name, info, place)
         if found is None:
             return
+        if all(info.get(key) in (None, default, *_OWN_TOOLS) for key, _, default in _TOOLS):
+            for line in dict.fromkeys(unknown_keys(info)):
+                self.note(f"{self._path.name}: {line}")
         if ids is not None:
             found = found._replace(build_iterator=expansion.iterate_specs, input_iterator=expansion.iterate_batch)
             if len(configs) > 1:
@@ -239,6 +242,44 @@ class ConfigReader:
                 yield where, str(point_id), spec
         if n < 0:
             self.refuse(f"{place}.{key}", "there is no spec, so that there is no case")
+
+
+_OWN_TOOLS = ("RangeConfigIterator", "DummyConfigIterator", "PyTorch::DefaultDataGenerator")
+"""Iterators and generators that add no keys of their own to a spec, beside the default ones."""
+_OPERATOR_KEYS = frozenset(("config", *(key for key, _, _ in _TOOLS)))
+_CONFIG_KEYS = frozenset(("build", "input"))
+_SPEC_KEYS = frozenset(("args", "kwargs", "id"))
+_ARGUMENT_KEYS = frozenset(
+    ("type", "name", "dtype", "shape", "requires_grad", "device", "value", "value_range", "low", "high", "values",
+     "alpha", "indices_tensor", "offsets_tensor")
+)  # fmt: skip
+
+
+_BELOW = {
+    "config": _CONFIG_KEYS, "build": _SPEC_KEYS, "input": _SPEC_KEYS, "args": _ARGUMENT_KEYS, "kwargs": _ARGUMENT_KEYS,
+    "value": _ARGUMENT_KEYS,
+}  # fmt: skip
+"""Keys of the objects below a key."""
+
+
+def unknown_keys(info: Spec) -> Iterator[str]:
+    """Yield a line for each key of an operator, its configs, specs and arguments that nothing reads.
+
+    Names that begin with `_` are comments, or instructions such as `__range__`.
+    """
+    todo = [(info, _OPERATOR_KEYS)]
+    while todo:
+        spec, known = todo.pop()
+        for key, value in spec.items():
+            if key not in known and not key.startswith("_"):
+                near = nearest(key, known)
+                yield f"`{key}` is not known and is ignored" + (f"; did you mean `{near}`?" if near else "")
+            named = isinstance(value, dict) and key == "kwargs"
+            items = value.values() if named else [value] if isinstance(value, dict) else value
+            below = _BELOW.get(key) if key in known and isinstance(value, dict | list) else None
+            for item in items if below else ():
+                if below and isinstance(item, dict) and (below is not _ARGUMENT_KEYS or "type" in item):
+                    todo.append((item, below))
 
 
 def _run_iterator(iterator: Any, config: Spec, key: str) -> Iterator[tuple[Any, Any]]:

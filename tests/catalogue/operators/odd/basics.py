@@ -14,7 +14,8 @@ ODD: dict[str, list[dict[str, Any]]] = {
     "softmax": [
         {"shape": [5, 7]}, {"shape": [4, 9, 5], "axis": 1}, {"shape": [3, 1000]}, {"shape": [513, 5], "axis": 0},
     ],
-    "layer_norm": [{"shape": [5, 33]}, {"shape": [3, 4, 17], "eps": 0.1}, {"shape": [129, 33]}],
+    "layer_norm": [{"shape": [5, 33]}, {"shape": [3, 4, 17], "eps": 0.1}, {"shape": [129, 33]},
+                   {"shape": [5, 33], "bias": False}],
     "rms_norm": [{"shape": [5, 33]}, {"shape": [3, 4, 17], "eps": 0.1}, {"shape": [129, 33]}],
     "reduce_sum": [{"shape": [5, 7]}, {"shape": [4, 9, 5], "axis": 1}, {"shape": [129, 33], "axis": 0}],
     "topk": [{"shape": [5, 7], "k": 3}, {"shape": [5, 7], "k": 7, "largest": False}, {"shape": [33], "k": 1}],

@@ -12,6 +12,7 @@ ODD: dict[str, list[dict[str, Any]]] = {
         {"num_tokens": 5, "hidden_size": 33, "output_mode": "res"},
         {"num_tokens": 7, "hidden_size": 17, "sp_size": 3, "output_mode": "norm", "eps": 0.1},
         {"num_tokens": 3, "hidden_size": 17, "add_residual": False},
+        {"num_tokens": 5, "hidden_size": 33, "output_mode": "both"},
     ],
     "head_rms_norm_dynamic_quant": [
         {"num_tokens": 5, "heads": 3, "head_dim": 9},

@@ -41,7 +41,7 @@ def _dynamic(function: Callable[..., Any]) -> Implementation:
 def _add_rms_norm(p: Params, x: Any, weight: Any, smooth: Any, residual: Any = None) -> Any:
     added = x if residual is None else x + residual
     normed = rms_norm(p, added, weight)
-    return normed * smooth, *{"none": (), "res": (added,), "norm": (normed,)}[p["output_mode"]]
+    return normed * smooth, *{"none": (), "res": (added,), "norm": (normed,), "both": (added, normed)}[p["output_mode"]]
 
 
 def _head_rms_norm(p: Params, x: Any, weight: Any, smooth: Any) -> Any:

@@ -23,8 +23,9 @@ def _normal(x: Any, axes: tuple[int, ...], eps: float) -> Any:
     return (x - mean) * lax.rsqrt(var + eps)
 
 
-def layer_norm(p: Params, x: Any, weight: Any, bias: Any) -> Any:
-    return nn.standardize(wide(x), axis=-1, epsilon=p["eps"]).astype(x.dtype) * weight + bias
+def layer_norm(p: Params, x: Any, weight: Any, bias: Any = None) -> Any:
+    scaled = nn.standardize(wide(x), axis=-1, epsilon=p["eps"]).astype(x.dtype) * weight
+    return scaled if bias is None else scaled + bias
 
 
 def rms_norm(p: Params, x: Any, weight: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from opmark.errors import Unsupported
@@ -131,6 +132,15 @@ def _weight_norm(mx: Any, p: Params, v: Any, g: Any) -> Any:
     return mx.nd.broadcast_mul(v, g / length)
 
 
+_LAYER_NORM = nd("LayerNorm", "x", "weight", "bias", eps="eps")
+
+
+def _layer_norm(p: Params, **tensors: Any) -> Any:
+    if "bias" not in tensors:
+        raise Unsupported("MXNet's LayerNorm always adds a bias")
+    return _LAYER_NORM.build(p, **tensors)
+
+
 def _add_layer_norm(mx: Any, p: Params, x: Any, residual: Any, weight: Any, bias: Any) -> Any:
     return mx.nd.LayerNorm(x + residual, weight, bias, eps=p["eps"])
 
@@ -155,7 +165,7 @@ IMPLEMENTATIONS = {
     "batch_norm": row(_batch_norm, "mxnet.nd.BatchNorm"),
     "group_norm": row(_group_norm, "mxnet.nd.GroupNorm"),
     "instance_norm": nd("InstanceNorm", "x", "weight", "bias", eps="eps"),
-    "layer_norm": nd("LayerNorm", "x", "weight", "bias", eps="eps"),
+    "layer_norm": replace(_LAYER_NORM, build=_layer_norm),
     "l2_normalize": nd("L2Normalization", "x", mode="mode", eps="eps"),
     "lrn": nd("LRN", "x", nsize="size", alpha="alpha", beta="beta", knorm="k"),
     "rms_norm": row(_rms),

@@ -201,6 +201,11 @@ def _single(g: GraphBuilder, x: str) -> str:
     return x if g.dtype(x) == "float32" else str(g.Cast(x, to="float32"))
 
 
+def _gating(g: GraphBuilder, p: Params, x: str, weight: str) -> Any:
+    """Compute float32 scores; a weight in the type of the tokens is multiplied in that type."""
+    return _single(g, g.Gemm(x if g.dtype(weight) == g.dtype(x) else _single(g, x), weight, transB=1))
+
+
 def _softmax_topk(g: GraphBuilder, p: Params, logits: str) -> Any:
     scores = _single(g, logits)
     if p["compute_mode"] == "pre-softmax":
@@ -274,7 +279,7 @@ def _scale(g: GraphBuilder, p: Params, x: str, smooth: str) -> tuple[str, ...]:
 def _add_rms_norm(g: GraphBuilder, p: Params, x: str, weight: str, smooth: str, residual: str = "") -> tuple[str, ...]:
     added = g.Add(x, residual) if residual else x
     normed = g.Mul(rms(g, added, p["eps"]), weight)
-    also = {"none": (), "res": (added,), "norm": (normed,)}[p["output_mode"]]
+    also = {"none": (), "res": (added,), "norm": (normed,), "both": (added, normed)}[p["output_mode"]]
     return g.Mul(normed, smooth), *also
 
 
@@ -344,7 +349,7 @@ IMPLEMENTATIONS = {
     "rotary_embedding": graph(_rotary),
     "moe_softmax_topk": graph(_softmax_topk),
     "group_topk": graph(_group_topk),
-    "moe_gating_gemm": graph(lambda g, p, x, weight: g.Gemm(_single(g, x), weight, transB=1)),
+    "moe_gating_gemm": graph(_gating),
     "quantize": graph(_quantize, path="onnx.QuantizeLinear"),
     "dequantize": graph(_dequantize, path="onnx.DequantizeLinear"),
     "scale_dynamic_quant": _rows(_scale),

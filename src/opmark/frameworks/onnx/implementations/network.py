@@ -108,8 +108,8 @@ def rms(g: GraphBuilder, x: str, eps: float) -> Any:
     return g.Div(x, g.Sqrt(g.Add(mean_square, eps)))
 
 
-def layer_norm(g: GraphBuilder, p: Params, x: str, weight: str, bias: str) -> Any:
-    return g.LayerNormalization(x, weight, bias, axis=-1, epsilon=p["eps"])
+def layer_norm(g: GraphBuilder, p: Params, x: str, weight: str, bias: str = "") -> Any:
+    return g.LayerNormalization(x, weight, *([bias] if bias else []), axis=-1, epsilon=p["eps"])
 
 
 def _batch_norm(

@@ -20,11 +20,11 @@ def _normal(tf: Any, p: Params, x: Any, axes: Sequence[int]) -> Any:
     return (x - mean) * tf.math.rsqrt(variance + p["eps"])
 
 
-def _layer_norm(tf: Any, p: Params, x: Any, weight: Any, bias: Any) -> Any:
+def _layer_norm(tf: Any, p: Params, x: Any, weight: Any, bias: Any = None) -> Any:
     """Compose it of moments and batch_normalization, as TensorFlow has no function for it."""
     wide = _wide(tf, x)
     mean, variance = tf.nn.moments(wide, axes=[-1], keepdims=True)
-    offset, scale = tf.cast(bias, wide.dtype), tf.cast(weight, wide.dtype)
+    offset, scale = None if bias is None else tf.cast(bias, wide.dtype), tf.cast(weight, wide.dtype)
     return tf.cast(tf.nn.batch_normalization(wide, mean, variance, offset, scale, p["eps"]), x.dtype)
 
 

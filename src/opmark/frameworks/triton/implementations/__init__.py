@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from opmark.errors import Unsupported
 from opmark.plugin import Implementation, Launch, Params
 
 
@@ -25,7 +26,9 @@ def _softmax(p: Params, x: Any) -> Launch:
     return partial(softmax, x, p["axis"] % x.ndim)
 
 
-def _layer_norm(p: Params, x: Any, weight: Any, bias: Any) -> Launch:
+def _layer_norm(p: Params, x: Any, weight: Any, bias: Any = None) -> Launch:
+    if bias is None:
+        raise Unsupported("the kernel of layer_norm here adds a bias")
     from opmark.frameworks.triton.implementations._kernels import layer_norm
 
     return partial(layer_norm, x, weight, bias, p["eps"])

@@ -103,12 +103,20 @@ def test_the_model_of_the_processor_is_as_the_kernel_says(cpuinfo: Path) -> None
 
 
 def test_a_kernel_that_names_no_model_is_no_mistake(cpuinfo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On ARM there is none, so py-cpuinfo is used."""
+    """On arm64 there is none; py-cpuinfo is used for designs that are not listed."""
     import cpuinfo as library
 
     cpuinfo.write_text("processor\t: 0\nFeatures\t: asimd bf16\n")
     monkeypatch.setattr(library, "get_cpu_info", lambda: {"brand_raw": "Neoverse"})
     assert host_module.cpu_model() == "Neoverse"
+
+
+@pytest.mark.parametrize(
+    ("part", "name"), [("0xd40", "Neoverse-V1"), ("0xd0c", "Neoverse-N1"), ("0xd4f", "Neoverse-V2")]
+)
+def test_an_arm_processor_is_called_by_the_design_that_the_kernel_reports(cpuinfo: Path, part: str, name: str) -> None:
+    cpuinfo.write_text(f"processor\t: 0\nBogoMIPS\t: 2100.00\nCPU implementer\t: 0x41\nCPU part\t: {part}\n")
+    assert host_module.cpu_model() == name
 
 
 def test_the_clock_limit_is_none_where_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,16 @@ from opmark.api.result import Result
 from opmark.api.run import plan as api_plan
 from opmark.runner.session import new_run
 from opmark.schema import Caution, Measurement, Record
+from opmark.schema.record import Memory
 from opmark.store.location import store_path
 
 SECONDS = 2e-3
 PREEMPTED = Caution("preempted", "the core was taken away 9 times in 2 samples", "use fewer --threads")
 
 
-def without_workers(monkeypatch: pytest.MonkeyPatch, *cautions: Caution) -> list[dict[str, Any]]:
+def without_workers(
+    monkeypatch: pytest.MonkeyPatch, *cautions: Caution, memory: Memory | None = None
+) -> list[dict[str, Any]]:
     """Replace `opmark.run`, and return a list of the options that it is called with."""
     asked: list[dict[str, Any]] = []
     plan = api_plan
@@ -26,7 +29,7 @@ def without_workers(monkeypatch: pytest.MonkeyPatch, *cautions: Caution) -> list
         told = {key: value for key, value in more.items() if key not in ("on_start", "on_record", "say", "resume")}
         whole = plan(**told)
         times = Measurement("latency", "warm", "host", [SECONDS] * 2, 1, 0.0, 1, 0.0, "count", cautions)
-        made = [Record(task, "ok", measurements=(times,)) for task in whole.tasks]
+        made = [Record(task, "ok", measurements=(times,), memory=memory) for task in whole.tasks]
         return Result(new_run(whole, label), [*made, *whole.skipped], store_path(db))
 
     monkeypatch.setattr("opmark.interop.opperf.measurement.run", run)

@@ -153,6 +153,28 @@ def test_only_element_types_that_the_backend_has_are_tried(plugin: Plugin, small
     assert {record.status for record in work.records} == {"ok"}
 
 
+@pytest.mark.parametrize(
+    ("lacking", "what"),
+    [
+        (("copy", "triad"), "the bandwidth of the memory"),
+        (("matmul",), "the rate of matrix products"),
+        (("add",), "the time of the smallest call"),
+    ],
+)
+def test_why_a_peak_of_a_plug_in_was_not_measured_is_said(
+    plugin: Plugin, small: None, lacking: tuple[str, ...], what: str
+) -> None:
+    plugin("partial", lacks=dict.fromkeys(lacking, "its library has none"))
+    said: list[str] = []
+    peaks = calibration("partial", 1, 60.0, said.append).run("a test")
+    assert [bool(peaks.levels), bool(peaks.flops), bool(peaks.launch)] == [
+        name not in lacking for name in ("copy", "matmul", "add")
+    ]
+    (line,) = [line for line in said if "was not measured" in line]
+    assert line.startswith(f"{what} was not measured: {lacking[0]}: ")
+    assert line.count("its library has none") == len(lacking)
+
+
 def test_the_cache_of_a_device_is_as_large_as_it_says(plugin: Plugin, small: None) -> None:
     plugin("gpu", "class Backend(NullBackend):" + FACTS % (50 << 20), device="gpu")
     peaks, work = measured("gpu")

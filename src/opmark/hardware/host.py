@@ -12,6 +12,13 @@ from typing import Any
 import psutil
 
 NODES = Path("/sys/devices/system/node")
+_ARM = "0x41"
+_ARM_CORES = {
+    "0xd03": "Cortex-A53", "0xd07": "Cortex-A57", "0xd08": "Cortex-A72", "0xd0b": "Cortex-A76", "0xd0c": "Neoverse-N1",
+    "0xd40": "Neoverse-V1", "0xd49": "Neoverse-N2", "0xd4f": "Neoverse-V2", "0xd84": "Neoverse-V3",
+    "0xd8e": "Neoverse-N3",
+}  # fmt: skip
+"""Names of Arm's designs by `CPU part` in /proc/cpuinfo, as lscpu prints them."""
 
 
 @cache
@@ -46,12 +53,18 @@ def numa_nodes() -> str | None:
 
 
 def cpu_model() -> str:
-    """Return the processor's name, from the kernel if possible: py-cpuinfo takes most of a second."""
+    """Return the processor's name, from the kernel if possible: py-cpuinfo takes most of a second.
+
+    On arm64 the kernel reports the number of the core's design, and not the name of the processor.
+    """
     info = Path("/proc/cpuinfo")
     if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
+        lines = (line.partition(":") for line in info.read_text().splitlines())
+        facts = {key.strip(): value.strip() for key, _, value in lines}
+        if "model name" in facts:
+            return facts["model name"]
+        if facts.get("CPU implementer") == _ARM and facts.get("CPU part") in _ARM_CORES:
+            return _ARM_CORES[facts["CPU part"]]
     import cpuinfo
 
     return str(cpuinfo.get_cpu_info().get("brand_raw", platform.processor()))

@@ -50,9 +50,13 @@ class Calibration:
         (launch,) = self._measure(
             [_launch()], quantities=("latency",) if on_cpu else ("latency", "host_time"), fresh=True
         )
+        if not launch.measurements:
+            self._say_why_missing("the time of the smallest call", [launch])
         levels = list(self._measure_caches()) if on_cpu else []
         vectors = self._measure(self._memory_cases(levels))
         cache, memory = self._split_levels(vectors)
+        if memory is None:
+            self._say_why_missing("the bandwidth of the memory", vectors[-len(_VECTORS) :])
         found = [*levels, *(level for level in (cache, memory) if level)]
         return Peaks(
             chip=chip(self.facts()),
@@ -103,9 +107,11 @@ class Calibration:
 
     def _measure_flops(self, kind: str) -> dict[str, float]:
         best: dict[str, float] = {}
+        tried: list[Record] = []
         dtypes: Iterable[str] = [dtype for dtype in DTYPES if dtype in self.info.dtypes]
         for size in _PRODUCTS[kind]:
             records = self._measure([_product(size, dtype) for dtype in dtypes])
+            tried += records
             soon = []
             for record in records:
                 seconds = _fastest_seconds(record)
@@ -114,7 +120,13 @@ class Calibration:
                     best[dtype] = max(best.get(dtype, 0.0), record.cost.flops / seconds)
                     soon += [dtype] if 8 * seconds < _LONGEST_PRODUCT else []
             dtypes = soon
+        if not best:
+            self._say_why_missing("the rate of matrix products", tried)
         return best
+
+    def _say_why_missing(self, what: str, records: Sequence[Record]) -> None:
+        reasons = dict.fromkeys(f"{record.task.case.op}: {record.reason or record.status}" for record in records)
+        self.say(f"{what} was not measured: {'; '.join(reasons) or 'the backend has none of the element types'}")
 
     def _measure(
         self,
@@ -134,7 +146,7 @@ class Calibration:
             cache="warm",
             quantity=self._quantities() if quantities is None else quantities,
         )
-        plan: Plan = make_plan(cases, [backend or self.info.name], settings_for(options))
+        plan: Plan = make_plan(cases, [backend or self.info.name], settings_for(options), may_be_empty=True)
         workers = WorkerOptions(self.timeout, say=self.say, keep=self._keep)
         found = list(run_plan(plan, workers, fresh=fresh))
         self.records += found

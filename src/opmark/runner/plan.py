@@ -84,12 +84,13 @@ def make_plan(
     divided: bool = False,
     impl: Sequence[str] = (),
     alone: bool = False,
+    may_be_empty: bool = False,
 ) -> Plan:
     """Make the tasks of all cases on all backends, in the order in which they run.
 
     `impl`: implementations to use, by label, and functions of the user; unless they stand `alone`, functions without a
     label run beside all implementations. `by_device`: use fewer processes on a device and for several ranks than on a
-    CPU. `divided`: let the ranks of a host share its threads.
+    CPU. `divided`: let the ranks of a host share its threads. `may_be_empty`: return a plan also if nothing can run.
     """
     choice = _ImplementationChoice(impl, alone=alone)
     tasks, skipped = [], []
@@ -113,7 +114,7 @@ def make_plan(
                         skipped.append(planned)
                     else:
                         tasks.append(planned)
-    if not tasks:
+    if not tasks and not may_be_empty:
         raise _nothing_to_run(skipped)
     # Round by round: a drift of the machine hits all cases alike. A group of ranks is started once for all its cases.
     place = {name: i for i, name in enumerate(dict.fromkeys(task.backend for task in tasks))}

@@ -79,7 +79,7 @@ def run_plan(
             else:
                 yield record
     yield from _measure_again(disturbed, retries or Retries(), options, launcher)
-    if fresh and sum(map(len, unavailable.values())) == len(plan.tasks):
+    if fresh and unavailable and sum(map(len, unavailable.values())) == len(plan.tasks):
         listed = "; ".join(f"backend `{name}` cannot run here: {reason}" for name, reason in unavailable)
         ranks = any(group.ranks for group in plan.groups())
         raise UserError(listed, _FEWER_RANKS if ranks else "`opmark list backends` says what can")

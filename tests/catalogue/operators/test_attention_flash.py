@@ -108,8 +108,8 @@ REFUSED = [
     ({"q_lens": [1, 2]}, "q_lens", "batch=3"),
     ({"cache_lens": [1, 2, 3, 4]}, "cache_lens", "batch=3"),
     ({"q_lens": [1, 0, 2]}, "q_lens", "at least 1"),
-    ({"mode": "decode", "q_lens": [1, 2, 1]}, "mode", "same number"),
-    ({"mode": "decode", "q_lens": [], "q_len": 17}, "mode", "at most 16"),
+    ({"mode": "decode", "q_lens": [1, 17, 1]}, "mode", "more than 16 new tokens"),
+    ({"mode": "decode", "q_lens": [], "q_len": 17}, "mode", "more than 16 new tokens"),
 ]
 
 
@@ -117,6 +117,12 @@ REFUSED = [
 def test_what_has_no_meaning_is_refused(change: dict[str, Any], param: str, detail: str) -> None:
     with pytest.raises(InvalidParameter, match=f"parameter `{param}` must .*{detail}"):
         FLASH.check_rules(FLASH.complete({**DIFFERENT, **change}))
+
+
+def test_sequences_may_decode_different_numbers_of_tokens() -> None:
+    params = DECODING.complete({**DIFFERENT, "mode": "decode"})
+    DECODING.check_rules(params)
+    assert DECODING.cost(params) == FLASH.cost(FLASH.complete(DIFFERENT))
 
 
 @pytest.mark.parametrize(

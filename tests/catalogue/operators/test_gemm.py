@@ -17,10 +17,12 @@ from opmark.catalogue.operators.gemm import (  # fmt: skip
     BATCHED_MATMUL,
     GEMV,
     GROUPED_GEMM,
+    GROUPED_GEMM_MIXED,
     LINEAR,
     LINEAR_NO_BIAS,
     MATMUL,
 )
+from opmark.errors import InvalidParameter
 from opmark.plugin import Operator
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import EFFORTS, Case, Cost, Settings, Task
@@ -50,9 +52,16 @@ COSTS = [
         Cost(210, 4 * (21 + 45), 140),
         Cost(420, 4 * (21 + 45) + 140, 4 * (21 + 45)),
     ),
+    # Products of 2x3 by 3x5 and of 1x4 by 4x1.
+    (GROUPED_GEMM_MIXED, {"M": [2, 1], "N": [5, 1], "K": [3, 4]}, Cost(68, 116, 44), Cost(136, 160, 116)),
 ]
 
 test_cost_by_hand = costs_by_hand(COSTS)
+
+
+def test_every_product_of_a_mixed_group_has_sizes_of_its_own() -> None:
+    with pytest.raises(InvalidParameter, match=r"parameter `K` must have as many sizes as M=\[2, 1\]"):
+        GROUPED_GEMM_MIXED.check_rules(GROUPED_GEMM_MIXED.complete({"M": [2, 1], "N": [5, 1], "K": [3]}))
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,12 @@ def test_lengths_that_are_all_the_same_are_one_number(tmp_path):
     assert params(taken, "batch", "q_len", "q_lens", "cache_lens") == [(2, 4, [], [0, 7])]
 
 
+def test_sequences_may_decode_different_numbers_of_tokens(tmp_path):
+    taken = read(tmp_path, "x.json", {"flash_attention": [{**LISTS, "attn_mode": "decode", "q_lens": [1, 4]}]})
+    assert taken.problems == ()
+    assert params(taken, "mode", "q_lens", "cache_lens") == [("decode", [1, 4], [0, 7])]
+
+
 def test_csv_has_numbers_lists_and_empty_cells(tmp_path):
     text = (
         "task_name,arg_type,dtype,batch_size,dim_size,k,q_lens,cache_lens,add_residual\n"

@@ -20,6 +20,7 @@ from opmark.interop.opperf.command import main
 from opmark.interop.opperf.exporter import names_of
 from opmark.interop.opperf.operators import CATEGORIES
 from opmark.interop.opperf.performance import SuiteRequest, operators_without_benchmark, part_of_suite
+from opmark.schema.record import Memory
 
 QUICK = ["--framework", "null", "-w", "0", "-r", "2"]
 
@@ -195,10 +196,26 @@ def test_large_tensors_have_enough_elements_or_say_why_not(monkeypatch: pytest.M
     assert all("2**32" in line.failed[0]["reason"] for line in part.refused)
     monkeypatch.setattr(measurement.os, "sysconf", lambda name: 2**15)  # a gibibyte
     file = tmp_path / "out.json"
-    assert main(["--op", "exp", "--int64-tensor", "on", "-o", str(file), *QUICK]) == 1
+    assert main(["--op", "exp", "--int64-tensor", "ON", "-o", str(file), *QUICK]) == 1
     failures = json.loads(file.read_text())["exp"][0]["failed"]
     assert {f["status"] for f in failures} == {"oom"}
     assert "needs 64.0 GiB" in failures[0]["reason"]
+
+
+def test_memory_is_in_bytes_or_as_opperf_writes_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {}
+    for unit, options in (("bytes", []), ("kB", ["--memory-unit", "kB"])):
+        without_workers(monkeypatch, memory=Memory(4_194_304, 0, "allocator", 1))
+        file = tmp_path / f"{unit}.json"
+        assert main(["--op", "exp", "-o", str(file), "--threads", "1", *options, *QUICK]) == 0
+        assert ("--memory-unit kB does so too" in capsys.readouterr().err) == (unit == "bytes")
+        found[unit] = json.loads(file.read_text())["exp"][0]
+    assert found["bytes"]["max_storage_mem_alloc_cpu/0"] == 4_194_304
+    assert found["kB"]["max_storage_mem_alloc_cpu/0"] == 4194.304
+    assert found["kB"]["memory_unit"] == "kB"
+    assert "memory_unit" not in found["bytes"]
 
 
 def test_the_suite_by_categories_and_names() -> None:

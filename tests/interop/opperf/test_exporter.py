@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from opmark.api.run import run
 from opmark.catalogue.workload_file import suite
-from opmark.interop.opperf.exporter import JSON, MARKDOWN, csv_text, document, lines, names_of
+from opmark.interop.opperf.exporter import JSON, MARKDOWN, csv_text, document, in_kilobytes, lines, names_of
 from opmark.plugin import Results
 from opmark.runner.workload_source import read_source
 from opmark.schema import Case, Caution, Measurement, Record, Run, Sampling, Settings, Task
@@ -143,6 +143,16 @@ def test_memory_below_the_resolution_is_not_zero(memory: Memory | None, cell: st
     assert row["Max Mem Usage (Storage) (Bytes)"] == cell
     (result,) = document(lines(small))["exp"]
     assert result.get("memory_resolution") == (memory.resolution if memory and not memory.peak else None)
+
+
+@pytest.mark.parametrize(
+    ("memory", "cell"),
+    [(Memory(0, 0, "kernel", 4096), "< 4.096"), (Memory(8192, 0, "kernel", 4096), "8.192"), (None, "---")],
+)
+def test_memory_in_units_of_1000_bytes(memory: Memory | None, cell: str) -> None:
+    found = lines(results(record("exp", {"shape": [4], "dtype": "float32"}, "forward", (1e-3,), memory=memory)))
+    (row,) = csv.DictReader(io.StringIO(csv_text([in_kilobytes(line) for line in found], "native")))
+    assert row["Max Mem Usage (Storage) (Bytes)"] == cell
 
 
 def test_the_tables_have_opperfs_columns() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from opmark.catalogue.operators import _numpy as np
 from opmark.catalogue.operators._builders import calls, formula, numpy, torch
-from opmark.plugin import Launch, Operator, Params
+from opmark.plugin import Launch, Operator, ParamRule, Params
 from opmark.plugin.operator import sum_of_products
 from opmark.plugin.param import dtype, real, shape, size
 from opmark.schema import Cost, TensorSpec
@@ -79,22 +80,36 @@ BATCHED_MATMUL = Operator(
 )
 
 
+def _group_sizes(p: Params) -> list[tuple[int, int, int]]:
+    """Return M, N and K of each product of a group; a single N or K is that of all of them."""
+    several = (p[name] if isinstance(p[name], list) else [p[name]] * len(p["M"]) for name in "NK")
+    return list(zip(p["M"], *several, strict=True))
+
+
 def _grouped_inputs(p: Params) -> dict[str, TensorSpec]:
-    left = {f"a{i}": TensorSpec((m, p["K"]), p["dtype"]) for i, m in enumerate(p["M"])}
-    right = {f"b{i}": TensorSpec((p["K"], p["N"]), p["dtype"]) for i in range(len(p["M"]))}
+    sizes = _group_sizes(p)
+    left = {f"a{i}": TensorSpec((m, k), p["dtype"]) for i, (m, _, k) in enumerate(sizes)}
+    right = {f"b{i}": TensorSpec((k, n), p["dtype"]) for i, (_, n, k) in enumerate(sizes)}
     return left | right
 
 
+def _grouped_flops(p: Params) -> int:
+    return 2 * sum(m * n * k for m, n, k in _group_sizes(p))
+
+
 def _grouped_cost(p: Params) -> Cost:
-    rows = sum(p["M"])
-    return Cost(2 * rows * p["N"] * p["K"], nbytes(_grouped_inputs(p).values()), rows * p["N"] * sizeof(p["dtype"]))
+    written = sum(m * n for m, n, _ in _group_sizes(p)) * sizeof(p["dtype"])
+    return Cost(_grouped_flops(p), nbytes(_grouped_inputs(p).values()), written)
 
 
 def _grouped_backward(p: Params) -> Cost:
     """Count two products for each forward one, of the same size."""
     forward = _grouped_cost(p)
-    flops = 2 * sum(p["M"]) * p["N"] * p["K"]
-    return Cost(2 * flops, forward.bytes_read + forward.bytes_written, forward.bytes_read)
+    return Cost(2 * _grouped_flops(p), forward.bytes_read + forward.bytes_written, forward.bytes_read)
+
+
+def _has_size_for_each(name: str, p: Params) -> bool:
+    return len(p[name]) == len(p["M"])
 
 
 def _pairs(p: Params, inputs: dict[str, Any]) -> list[tuple[Any, Any]]:
@@ -113,29 +128,58 @@ def _torch_grouped(p: Params, **inputs: Any) -> Launch:
     return lambda: tuple([mm(a, b) for a, b in pairs])
 
 
+def _grouped() -> dict[str, Any]:
+    """Return what both operators of grouped products have in common."""
+    return {
+        "category": "gemm",
+        "inputs": _grouped_inputs,
+        "cost": _grouped_cost,
+        "backward_cost": _grouped_backward,
+        "gradients": ("a*", "b*"),
+        "reference": lambda p, **inputs: tuple(a @ b for a, b in _pairs(p, inputs)),
+        "implementations": (numpy(_numpy_grouped), torch(_torch_grouped, "torch.mm")),
+    }
+
+
 GROUPED_GEMM = Operator(
     name="grouped_gemm",
     summary="independent products of different heights: c_i[M_i,N] = a_i[M_i,K] b_i[K,N]",
-    category="gemm",
     params=(
         shape("M", "rows of each product, as in 512x256x64"),
         size("N", "columns of every b and c"),
         size("K", "columns of every a, rows of every b"),
         dtype(*FLOATS),
     ),
-    inputs=_grouped_inputs,
-    cost=_grouped_cost,
-    backward_cost=_grouped_backward,
-    gradients=("a*", "b*"),
-    reference=lambda p, **inputs: tuple(a @ b for a, b in _pairs(p, inputs)),
     tolerance=TERMS,
     presets={
         "small": {"M": [64, 32, 16, 8], "N": 64, "K": 64},
         "typical": {"M": [512, 256, 128, 64], "N": 512, "K": 512},
         "large": {"M": [4096, 2048, 1024, 512, 512, 256, 128, 64], "N": 4096, "K": 4096},
     },
-    implementations=(numpy(_numpy_grouped), torch(_torch_grouped, "torch.mm")),
     aliases=("group_gemm", "grouped_matmul"),
+    **_grouped(),
+)
+
+GROUPED_GEMM_MIXED = Operator(
+    name="grouped_gemm_mixed",
+    summary="independent products of different sizes: c_i[M_i,N_i] = a_i[M_i,K_i] b_i[K_i,N_i]",
+    params=(
+        shape("M", "rows of each product, as in 512x256x64"),
+        shape("N", "columns of each b and c"),
+        shape("K", "columns of each a, rows of each b"),
+        dtype(*FLOATS),
+    ),
+    tolerance=sum_of_products(lambda p: max(p["K"])),
+    presets={
+        "small": {"M": [64, 32, 16, 8], "N": [64, 16, 64, 32], "K": [32, 64, 64, 16]},
+        "typical": {"M": [512, 256, 128, 64], "N": [512, 128, 256, 512], "K": [256, 512, 512, 128]},
+        "large": {"M": [4096, 2048, 1024, 512], "N": [1024, 4096, 2048, 4096], "K": [4096, 2048, 4096, 1024]},
+    },
+    rules=tuple(
+        ParamRule(name, f"have as many sizes as M={{M}} (got {{{name}}})", partial(_has_size_for_each, name))
+        for name in "NK"
+    ),
+    **_grouped(),
 )
 
 
@@ -317,4 +361,15 @@ BADDBMM = Operator(
     **_with_addend("B"),
 )
 
-OPERATORS = (MATMUL, BATCHED_MATMUL, GROUPED_GEMM, GEMV, ADDMV, LINEAR, LINEAR_NO_BIAS, ADDMM, BADDBMM)
+OPERATORS = (
+    MATMUL,
+    BATCHED_MATMUL,
+    GROUPED_GEMM,
+    GROUPED_GEMM_MIXED,
+    GEMV,
+    ADDMV,
+    LINEAR,
+    LINEAR_NO_BIAS,
+    ADDMM,
+    BADDBMM,
+)

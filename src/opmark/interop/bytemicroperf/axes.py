@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 from math import prod
+from random import Random
 from typing import Any, NamedTuple
 
-from opmark.interop.bytemicroperf.fields import SHAPE, Arguments, PointRefused, check_value, quote
+from opmark.interop.bytemicroperf.fields import FEW, SHAPE, Arguments, PointRefused, check_value, quote
 from opmark.interop.bytemicroperf.forms import OTHER_NAMES
 
 Shape = list[int]
@@ -17,8 +18,13 @@ Shape = list[int]
 _LETTERS = ("M", "K", "N")
 _PAIRS = tuple("".join(pair) for pair in permutations(_LETTERS, 2))
 _TRIPLES = tuple("/".join(triple) for triple in permutations(_LETTERS, 3))
-PLACES = ("input_shape_groups", "input_shape_list", "inputs", *_TRIPLES, *_LETTERS, *_PAIRS)
+_CHOICES = "MNK_choices"
+_LISTS = ("input_shape_list", "input_shape")
+_BY_DIMENSION = ("inputs", "input_shape_group")
+PLACES = ("input_shape_groups", *_LISTS, *_BY_DIMENSION, _CHOICES, *_TRIPLES, *_LETTERS, *_PAIRS)
 """Keys that hold shapes."""
+BESIDE_SHAPES = ("batch_size", "gemm_group", "batch", "seed", "problems")
+"""Keys that belong to those of shapes."""
 
 
 def axes_of(task: str, data: Mapping[str, Any]) -> Iterator[tuple[str, WorkloadAxis | PointRefused]]:
@@ -47,9 +53,10 @@ def _groups(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         else:
             yield place, groups
     top_level = {key: value for key, value in data.items() if key in PLACES and key != "input_shape_groups"}
-    rest = {key: data[key] for key in ("batch_size", "gemm_group", "batch") if key in data}
-    if "input_shape_list" in top_level:
-        yield "$.input_shape_list", {"input_shape_list": top_level.pop("input_shape_list")}
+    rest = {key: data[key] for key in BESIDE_SHAPES if key in data}
+    for key in (*_LISTS, *_BY_DIMENSION):
+        if key in top_level:
+            yield f"$.{key}", {key: top_level.pop(key)}
     if top_level:
         yield "$" + (path_step(next(iter(top_level))) if len(top_level) == 1 else ""), {**top_level, **rest}
 
@@ -58,13 +65,18 @@ def _read_group(task: str, group: Any) -> list[dict[str, Any]]:
     """Return the arguments of the third generation for each point of a group."""
     if not isinstance(group, dict):
         raise PointRefused(f"expected an object with `inputs`, or with M, K and N, got {quote(group)}")
-    if "input_shape_list" in group:
-        to_arguments = _READERS.get(task, _same_shape)
-        found = [to_arguments(_tensors(shapes)) for shapes in _list_of(group, "input_shape_list")]
-    elif "inputs" in group:
-        to_arguments = _READERS.get(task, _same_shape)
-        found = [to_arguments(shapes) for shapes in _combine_shapes(_list_of(group, "inputs"))]
-    elif "gemm_group" in group:
+    to_arguments = _READERS.get(task, _same_shape)
+    listed = next((key for key in _LISTS if key in group), None)
+    by_dimension = next((key for key in _BY_DIMENSION if key in group), None)
+    if listed:
+        shapes = _list_of(group, listed)
+        alone = listed == "input_shape" and not any(isinstance(item, list) for item in shapes)
+        found = [to_arguments(_tensors(shape)) for shape in ([shapes] if alone else shapes)]
+    elif by_dimension:
+        found = [to_arguments(shapes) for shapes in _combine_shapes(_list_of(group, by_dimension))]
+    elif _CHOICES in group:
+        found = list(_drawn_products(group))
+    elif "gemm_group" in group or "group" in group:
         found = list(_grouped_products(group))
     else:
         found = list(_products(group))
@@ -135,16 +147,32 @@ def _split_keys(keys: Iterable[str], values: Sequence[Any]) -> dict[str, Any]:
     return found
 
 
+def _drawn_products(group: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield groups of products whose sizes are drawn, with ByteMicroPerf's seed and in its order."""
+    choices = [check_value(_CHOICES, "size", n) for n in _list_of(group, _CHOICES)]
+    if not choices or "problems" not in group:
+        raise PointRefused(f"`{_CHOICES}`: expected sizes to draw from, and their number in `problems`", _CHOICES)
+    draw = Random(check_value("seed", "int", group.get("seed", 0))).choice
+    for count in _list_of(group, "problems"):
+        problems = check_value("problems", "size", count, FEW)
+        drawn = [{letter: draw(choices) for letter in "MNK"} for _ in range(problems)]
+        yield {letter: [sizes[letter] for sizes in drawn] for letter in _LETTERS}
+
+
 def _grouped_products(group: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield grouped products, whose numbers of rows are multiples of a batch."""
-    times = [check_value("gemm_group", "size", n) for n in _list_of(group, "gemm_group")]
-    batches = [check_value("batch", "size", n) for n in _list_of(group, "batch")] if "batch" in group else [1]
+    """Yield grouped products; their rows are listed (`group`), or multiples of a batch."""
+    rows = [check_value("group", "shape", listed) for listed in _list_of(group, "group")] if "group" in group else []
+    if "gemm_group" in group:
+        times = [check_value("gemm_group", "size", n) for n in _list_of(group, "gemm_group")]
+        batches = [check_value("batch", "size", n) for n in _list_of(group, "batch")] if "batch" in group else [1]
+        check_point_count(len(batches) * len(times))
+        rows += [[n * batch for n in times] for batch in batches]
     sides = [_split_keys(["KN"], [pair]) for pair in _list_of(group, "KN")] if "KN" in group else []
     if "K" in group and "N" in group:
         sides += [{"K": k, "N": n} for k, n in product(_list_of(group, "K"), _list_of(group, "N"))]
-    check_point_count(len(batches) * len(sides) * len(times))
-    for batch, side in product(batches, sides):
-        yield {"M": [n * batch for n in times], **side}
+    check_point_count(sum(map(len, rows)) * len(sides))
+    for listed, side in product(rows, sides):
+        yield {"M": listed, **side}
 
 
 def _same_shape(shapes: list[Shape]) -> dict[str, Any]:
@@ -237,6 +265,10 @@ _DEPTH = {"q_lens": 1, "cache_lens": 1, "kv_lens": 1, "slot_mapping": 1, "block_
 """Depth of arguments whose values are lists: only a deeper list of them is an axis."""
 
 
+_SPELLINGS = {"args_type": "arg_type"}
+"""Keys of early files of the second generation, and what they are called now."""
+
+
 class WorkloadAxis(NamedTuple):
     key: str
     """The key as it is written in the file, as in `dtype`."""
@@ -294,13 +326,18 @@ class WorkloadObject:
         return axis.place or self.place + path_step(axis.key)
 
 
-def read_object(task: str, place: str, name: str, written: Mapping[str, Any]) -> WorkloadObject:
-    """Read an object of the second or third generation; raise Refused if nothing of it can be used."""
+def read_object(
+    task: str, place: str, name: str, written: Mapping[str, Any], lists: Collection[str] = ()
+) -> WorkloadObject:
+    """Read an object of the second or third generation; raise Refused if nothing of it can be used.
+
+    `lists` are arguments of this operator whose values are lists of numbers.
+    """
     axes: list[WorkloadAxis] = []
     flaws: list[Flaw] = []
     for key, value in written.items():
         if not key.startswith("__"):
-            axes.append(_axis(key, value, place, flaws))
+            axes.append(read_axis(key, value, place, flaws, lists))
     _check_unique_names(axes)
     found = WorkloadObject(task, place, name, tuple(axes), tuple(flaws), own_words=True)
     check_point_count(len(found))
@@ -318,12 +355,13 @@ def path_step(key: str) -> str:
     return f".{key}" if key.isidentifier() else f"[{json.dumps(key)}]"
 
 
-def _axis(key: str, value: Any, place: str, flaws: list[Flaw]) -> WorkloadAxis:
+def read_axis(key: str, value: Any, place: str, flaws: list[Flaw], lists: Collection[str]) -> WorkloadAxis:
     if "." in key:
         return _dotted_axis(key, value, place, flaws)
-    if not isinstance(value, list) or (key in _DEPTH and _depth(value) <= _DEPTH[key]):
-        return WorkloadAxis(key, [{key: value}])
-    return WorkloadAxis(key, [{key: item} for item in value], range(len(value)))
+    depth, name = 1 if key in lists else _DEPTH.get(key, 0), _SPELLINGS.get(key, key)
+    if not isinstance(value, list) or _depth(value) <= depth:
+        return WorkloadAxis(key, [{name: value}])
+    return WorkloadAxis(key, [{name: item} for item in value], range(len(value)))
 
 
 def _depth(value: Any) -> int:

@@ -62,14 +62,18 @@ def check_value(name: str, kind: str, value: Any, most: int = LARGEST) -> Any:
     """Check a value by a kind of `Param`, and return it."""
     if type(value) is int and kind == "size" and 0 < value <= most:  # nearly all values of a large file
         return value
-    try:
-        found = _param(name, kind).check(value)
-    except InvalidParameter as error:
-        raise PointRefused(error.message.replace("parameter", "argument", 1), name) from None
+    found = _check_param(_param(name, kind), value)
     numbers = found if isinstance(found, list) else [found]
     if any(isinstance(n, int) and n > most for n in numbers):
         raise PointRefused(f"argument `{name}`: expected at most {most}, got `{max(numbers)}`", name)
     return found
+
+
+def _check_param(param: Param, value: Any) -> Any:
+    try:
+        return param.check(value)
+    except InvalidParameter as error:
+        raise PointRefused(error.message.replace("parameter", "argument", 1), param.name) from None
 
 
 @cache
@@ -188,6 +192,32 @@ class ValueField(Field):
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
         return {self.theirs: params[self.ours[0]]}
+
+
+@dataclass(frozen=True)
+class OwnParameter(Field):
+    """A parameter of an operator that ByteMicroPerf lacks: both names are opmark's."""
+
+    param: Param
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.param.name,)
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return (self.param.name,)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        name = self.param.name
+        if name in given:
+            return {name: _check_param(self.param, given[name])}
+        if self.param.required:
+            raise missing_argument(name, given)
+        return {}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return {self.param.name: params[self.param.name]}
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from opmark.interop.bytemicroperf.fields import (
     TokenRows,
     Unused,
     ValueField,
+    Word,
     check_value,
     dtype_of,
     sizes_of,
@@ -186,22 +187,45 @@ class Lookup(Field):
 
 
 @dataclass(frozen=True)
-class GroupRows(Field):
-    """Rows of each product of a grouped product."""
+class GroupSizes(Field):
+    """One size of each product of a grouped product."""
+
+    letter: str
 
     @property
     def names(self) -> tuple[str, ...]:
-        return ("M",)
+        return (self.letter,)
 
     @property
     def ours(self) -> tuple[str, ...]:
-        return ("M",)
+        return (self.letter,)
 
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
-        return {"M": check_value("M", "shape", given.get("M"))}
+        return {self.letter: check_value(self.letter, "shape", given.get(self.letter))}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
-        return {"M": params["M"]}
+        return {self.letter: params[self.letter]}
+
+
+@dataclass(frozen=True)
+class EqualGroups(Field):
+    """`num_groups` products of `M` rows each, as experts that have `M` tokens each."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("num_groups", "M")
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("num_experts", "num_tokens", "topk")
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        groups, rows = sizes_of(given, self.names)
+        return {"num_experts": groups, "num_tokens": groups * rows, "topk": 1}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        rows, rest = divmod(params["num_tokens"], params["num_experts"])
+        return {"num_groups": params["num_experts"], "M": rows} if params["topk"] == 1 and not rest else None
 
 
 def _read_rows(task: str, op: str, to: str) -> Form:
@@ -216,6 +240,7 @@ _ELEMENTWISE = ("add", "sub", "mul", "div", "cos", "sin", "exp", "log", "sqrt", 
 _ROW_OPERATORS = {"sort": "sort", "dropout": "dropout", "exponential": "random_exponential"}
 _NORM = (DTYPE, SAME_RESULT, Only("add_residual", value=False))
 _INT8_NOTE = "gemm in int8 is quant_matmul here: one scale per row and column, the result in bfloat16"
+_FP8_NOTE = "{0} is {1} here: one scale per row and column; in ByteMicroPerf one per quant_group_size elements"
 
 FORMS = (
     Form("gemm", "quant_matmul", (ValueField("M", "num_tokens"), ValueField("K", "hidden_size"),
@@ -229,6 +254,14 @@ FORMS = (
     Form("gemm", "matmul", (OwnTokens("M"), ValueField("hidden_size", "K"), ValueField("new_hidden_size", "N"), DTYPE,
          SAME_RESULT), has("num_tokens"), "llm", exported=False, tagged=True),
     Form("gemm", "matmul", (*M_K_N, DTYPE, SAME_RESULT)),
+    # These are in the second generation only, of spring 2025.
+    Form("gemm_fp8", "quant_matmul", (ValueField("M", "num_tokens"), ValueField("K", "hidden_size"),
+         ValueField("N", "new_hidden_size"), DTYPE, Unused(("quant_group_size",)), Constant("out_dtype", "bfloat16")),
+         exported=False, tagged=True, note=_FP8_NOTE.format("gemm_fp8", "quant_matmul")),
+    Form("group_gemm_fp8", "moe_quant_group_gemm", (EqualGroups(), ValueField("K", "hidden_size"),
+         ValueField("N", "new_hidden_size"), DTYPE, Word("mode", "routing", words={"contiguous": "balanced",
+         "masked": "balanced"}), Unused(("quant_group_size",)), Constant("out_dtype", "bfloat16")),
+         exported=False, tagged=True, note=_FP8_NOTE.format("group_gemm_fp8", "moe_quant_group_gemm")),
     *(Form(name, name, (ROWS, DTYPE)) for name in _ELEMENTWISE),
     Form("cast", "cast", (ROWS, DTYPE, Cast())),
     *(Form(name, name, (ROWS, DTYPE, Constant("keepdims", value=True))) for name in ("reduce_max", "reduce_min",
@@ -261,7 +294,9 @@ FORMS = (
          lambda given: given.get("M", 1) == 1),
     Form("gemv", "matmul", (*M_K_N, DTYPE), exported=False, note="gemv of several rows is matmul here"),
     Form("batch_gemm", "batched_matmul", (ValueField("batch_size", "B"), *M_K_N, DTYPE)),
-    Form("group_gemm", "grouped_gemm", (GroupRows(), ValueField("K"), ValueField("N"), DTYPE)),
+    Form("group_gemm", "grouped_gemm_mixed", (*map(GroupSizes, "MKN"), DTYPE),
+         lambda given: isinstance(given.get("K"), list)),
+    Form("group_gemm", "grouped_gemm", (GroupSizes("M"), ValueField("K"), ValueField("N"), DTYPE)),
     *(Form(task, op, (ROWS, DTYPE)) for task, op in _ROW_OPERATORS.items()),
     Form("unique", "unique", (ROWS, DTYPE, Constant("repeats", value=128), Constant("counts", value=True)),
          note="unique: each element occurs 128 times on average"),
@@ -271,6 +306,7 @@ FORMS = (
 
 OTHER_NAMES = {
     "layernorm": "layer_norm", "indexadd": "index_add", "allreduce": "all_reduce", "allgather": "all_gather",
-    "reducescatter": "reduce_scatter", "alltoall": "all_to_all",
+    "reducescatter": "reduce_scatter", "alltoall": "all_to_all", "reducemax": "reduce_max", "reducemin": "reduce_min",
+    "reducesum": "reduce_sum",
 }  # fmt: skip
 """Later names of operators, by their name in the first generation."""

@@ -18,6 +18,7 @@ from opmark.interop.bytemicroperf.axes import (
     WorkloadObject,
     check_point_count,
     path_step,
+    read_axis,
     read_object,
     unknown_keys,
 )
@@ -29,11 +30,13 @@ from opmark.interop.bytemicroperf.operators import (
     ARGUMENTS,
     BETWEEN_DEVICES,
     FORMS,
-    NAMES,
     forms_of,
+    is_task,
+    own_operator,
     task_from_name,
     write_words,
 )
+from opmark.plugin.param import Param
 from opmark.schema import Entry, Imported, ImportProblem
 from opmark.units import count_noun
 
@@ -116,15 +119,20 @@ class ImportState:
             self.note(note)
 
     def _notes(self, form: Form, point: Arguments) -> None:
-        """Note differences and ignored arguments; refuse an unknown argument that resembles a missing one."""
+        """Note differences and ignored arguments; refuse an unknown argument that resembles a missing one.
+
+        An operator that ByteMicroPerf lacks takes its own parameters only.
+        """
         for note in form.notes(point):
             self.note(note)
         if point.keys() <= form.names:
             return
         for name in sorted(point.keys() - form.names):
             near = None if name in ARGUMENTS else similar_name(name, form.names.difference(point))
-            if near:
-                raise PointRefused(f"`{form.task}` has no argument `{name}`", hint=f"did you mean `{near}`?")
+            own = None if name in ARGUMENTS else own_operator(form.task)
+            if near or own:
+                hint = f"did you mean `{near}`?" if near else f"`opmark describe {form.op}` lists its parameters"
+                raise PointRefused(f"`{form.task}` has no argument `{name}`", hint=hint)
             self.note(f"`{form.task}` has no argument `{name}`; it is ignored, as in ByteMicroPerf")
 
 
@@ -158,8 +166,8 @@ def recognises(path: Path, rows: Sequence[Any]) -> bool:
     if column == _TASK[0] or path.suffix != ".csv":
         return all(_TASK[0] in row for row in tables)
     if column is None:
-        return task_from_name(path.stem) in NAMES
-    return any(str(row.get(column)).strip() in NAMES for row in tables)
+        return is_task(task_from_name(path.stem))
+    return any(is_task(str(row.get(column)).strip()) for row in tables)
 
 
 def by_task(taken: ImportState, rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -224,7 +232,7 @@ class _ByteMicroPerf:
         if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
             return False
         if isinstance(data.get("operator"), str):
-            return any(key in data for key in (*axes.PLACES, "gemm_group"))
+            return any(key in data for key in (*axes.PLACES, "gemm_group", "iterations"))
         if "cases" in data:
             return _is_theirs(task_from_name(path.stem), data["cases"]) and "op" not in _keys(data["cases"])
         return list(data) == [_EMPTY] or any(_is_theirs(task, objects) for task, objects in data.items())
@@ -248,7 +256,7 @@ class _ByteMicroPerf:
 
 def _is_theirs(task: str, objects: Any) -> bool:
     keys = _keys(objects)
-    return "arg_type" in keys or (task in NAMES and bool(_TYPICAL & keys))
+    return bool(keys & {"arg_type", "args_type"}) or (is_task(task) and bool(_TYPICAL & keys))
 
 
 def _keys(objects: Any) -> set[str]:
@@ -289,10 +297,12 @@ def _read_task(taken: ImportState, task: str, objects: Any, place: str, name: st
 
 def _read_objects(taken: ImportState, task: str, objects: list[Any], place: str, name: str) -> Iterator[WorkloadObject]:
     """Read one object at a time, so that a large file is never expanded as a whole."""
+    own = own_operator(task)
+    lists = [param.name for param in own.params if param.is_shape] if own else ()
     for index, written in enumerate(objects):
         try:
             _check_object(written)
-            found = read_object(task, f"{place}[{index}]", f"{name}[{index}]", written)
+            found = read_object(task, f"{place}[{index}]", f"{name}[{index}]", written, lists)
         except PointRefused as refused:
             taken.problem(f"{place}[{index}]", refused.message, refused.hint)
         else:
@@ -313,18 +323,23 @@ def _check_object(written: Any) -> None:
 
 def _read_shapes(taken: ImportState, data: Mapping[str, Any]) -> None:
     """Read a file of the first generation, which holds one operator."""
+    task = data["operator"]
+    own = own_operator(task)
+    params = own.by_name if own else {}
     try:
         _check_object(data)
-        _check_keys(data)
+        _check_keys(data, _KEYS.union(params))
     except PointRefused as refused:
         place = f"${path_step(refused.argument)}" if refused.argument else "$"
         taken.problem(place, refused.message, refused.hint)
         return
-    task = data["operator"]
     _read_iterations(taken, data)
-    outer = _outer_axes(taken, task, data)
-    found = []
-    for place, axis in axes.axes_of(task, data):
+    if set("MKN") <= params.keys():  # the sizes of a product may be written in ByteMicroPerf's ways
+        params = {name: param for name, param in params.items() if name not in axes.PLACES}
+    outer = _parameter_axes(taken, data, params) if own else _outer_axes(taken, task, data)
+    shapes = {key: value for key, value in data.items() if key not in params}
+    found = [] if not own or shapes.keys() & set(axes.PLACES) else [WorkloadObject(task, "$", "$", outer)]
+    for place, axis in axes.axes_of(task, shapes):
         try:
             if isinstance(axis, PointRefused):
                 raise axis
@@ -335,15 +350,15 @@ def _read_shapes(taken: ImportState, data: Mapping[str, Any]) -> None:
     taken.take(task, "$", found)
 
 
-_KEYS = frozenset(("operator", "iterations", "dtype", "group", "batch_size", "gemm_group", "batch", *axes.PLACES))
+_KEYS = frozenset(("operator", "iterations", "dtype", "group", *axes.PLACES, *axes.BESIDE_SHAPES))
 """All keys of a file of the first generation."""
 
 
-def _check_keys(data: Mapping[str, Any]) -> None:
+def _check_keys(data: Mapping[str, Any], known: frozenset[str]) -> None:
     """Refuse a key that is probably a mistyped one."""
     for key in data:
-        near = similar_name(key, _KEYS.difference(data))
-        if near and key not in _KEYS and not key.startswith("__"):
+        near = similar_name(key, known.difference(data))
+        if near and key not in known and not key.startswith("__"):
             raise PointRefused(f"the key `{key}` is not known", key, f"did you mean `{near}`?")
 
 
@@ -357,9 +372,7 @@ def _read_iterations(taken: ImportState, data: Mapping[str, Any]) -> None:
 
 def _outer_axes(taken: ImportState, task: str, data: Mapping[str, Any]) -> tuple[WorkloadAxis, ...]:
     """Return the axes beside the shapes: element types, and the number of processes."""
-    for key in data:
-        if key not in _KEYS and not key.startswith("__"):
-            taken.note(f"`{key}` is not known and is ignored")
+    _note_unknown_keys(taken, data, _KEYS)
     for place, key in unknown_keys(data):
         taken.note(f"{place}: `{key}` is not known and is ignored")
     axes = [_outer_axis("dtype", data.get("dtype", "float32"))]
@@ -370,11 +383,23 @@ def _outer_axes(taken: ImportState, task: str, data: Mapping[str, Any]) -> tuple
     return tuple(axes)
 
 
-def _outer_axis(key: str, value: Any) -> WorkloadAxis:
-    place = f"$.{key}"
-    if isinstance(value, list):
-        return WorkloadAxis(key, [{key: item} for item in value], range(len(value)), place)
-    return WorkloadAxis(key, [{key: value}], place=place)
+def _parameter_axes(
+    taken: ImportState, data: Mapping[str, Any], params: Mapping[str, Param]
+) -> tuple[WorkloadAxis, ...]:
+    """Return the axes of an operator that ByteMicroPerf lacks: its parameters, by name."""
+    _note_unknown_keys(taken, data, _KEYS.union(params))
+    lists = [name for name, param in params.items() if param.is_shape]
+    return tuple(_outer_axis(key, value, lists) for key, value in data.items() if key in params)
+
+
+def _note_unknown_keys(taken: ImportState, data: Mapping[str, Any], known: frozenset[str]) -> None:
+    for key in data:
+        if key not in known and not key.startswith("__"):
+            taken.note(f"`{key}` is not known and is ignored")
+
+
+def _outer_axis(key: str, value: Any, lists: Sequence[str] = ()) -> WorkloadAxis:
+    return read_axis(key, value, "$", [], lists)._replace(place=f"$.{key}")
 
 
 BYTEMICROPERF = _ByteMicroPerf()

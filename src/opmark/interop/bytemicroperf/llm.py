@@ -28,7 +28,7 @@ from opmark.interop.bytemicroperf.fields import (
 from opmark.interop.bytemicroperf.forms import ROWS, Form, has
 from opmark.units import count_noun
 
-_Q, _CACHE = ("q_len", "q_seq_len"), ("cache_len",)
+_Q, _CACHE = ("q_len", "q_seq_len"), ("cache_len", "kv_seq_len")
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,14 @@ class Lengths(Field):
         return {"q_len": check_value(name, "size", given[name]) if name else 1}
 
     def _cache(self, given: Arguments) -> dict[str, Any]:
-        return {"cache_len": check_value("cache_len", "count", given.get("cache_len", 0))}
+        """Read the earlier tokens of each sequence; in files of spring 2025 `kv_seq_len` has the new ones as well."""
+        if "kv_seq_len" not in given:
+            return {"cache_len": check_value("cache_len", "count", given.get("cache_len", 0))}
+        keys, new = check_value("kv_seq_len", "size", given["kv_seq_len"]), self._q(given)["q_len"]
+        if "cache_len" in given or keys < new:
+            raise PointRefused(f"argument `kv_seq_len`: expected cached and new tokens together, at least {new}, "
+                          f"without `cache_len`; got {quote(given['kv_seq_len'])}", "kv_seq_len")  # fmt: skip
+        return {"cache_len": keys - new}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
         batch = params["batch"]
@@ -299,7 +306,7 @@ COMBINE = (
     ValueField("res_scale", kind="float", optional=True),
 )
 
-MODE = Word("attn_mode", "mode", also=("mode",),
+MODE = Word("attn_mode", "mode", also=("mode", "phase"),
             words={"prefill": "prefill", "decode": "decode", "prefill_session_cache": "prefill"})  # fmt: skip
 Q_HEADS, HEAD_DIM = ValueField("q_head_num", "q_heads"), ValueField("head_dim")
 ALIKE = (Only("unbalance_q", value=0), Only("unbalance_cache", value=0), Unused(("random_seed",)))
@@ -424,8 +431,44 @@ class NormWeights(Field):
         return "" if dtype == "float32" else f"the weights of the norm are float32 in ByteMicroPerf, {dtype} here"
 
 
-def _llm(task: str, *fields: Field, op: str = "", exported: bool = True) -> Form:
-    return Form(task, op or task, fields, arg_type="llm", exported=exported)
+@dataclass(frozen=True)
+class Latent(Field):
+    """Sizes of attention over latent vectors, by FlashMLA's names.
+
+    `s` counts the new tokens too. A vector has `dv` elements; the `d - dv` behind it are the positional part.
+    """
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("b", "s_q", "s", "h_q", "h_kv", "d", "dv")
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("batch", "q_len", "cache_len", "heads", "kv_lora_rank", "rope_dim", "nope_dim")
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        batch, new, keys, heads, key_heads, key, value = sizes_of(given, self.names)
+        for name, fits in {"h_kv": key_heads == 1, "s": keys >= new, "d": key > value}.items():
+            if not fits:
+                raise PointRefused(
+                    f"argument `{name}`: expected h_kv=1, s of at least s_q={new} and d above dv={value}, "
+                    f"got {quote(given[name])}",
+                    name,
+                )
+        # FlashMLA scales the scores by the length of a key, d; opmark by nope_dim + rope_dim.
+        sizes = (batch, new, keys - new, heads, value, key - value, value)
+        return dict(zip(self.ours, sizes, strict=True))
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        if params["nope_dim"] != params["kv_lora_rank"]:
+            return None
+        new, value = params["q_len"], params["kv_lora_rank"]
+        sizes = (params["batch"], new, params["cache_len"] + new, params["heads"], 1, value + params["rope_dim"], value)
+        return dict(zip(self.names, sizes, strict=True))
+
+
+def _llm(task: str, *fields: Field, op: str = "", exported: bool = True, note: str = "") -> Form:
+    return Form(task, op or task, fields, arg_type="llm", exported=exported, note=note)
 
 
 def _second(task: str, *fields: Field, op: str = "", note: str = "") -> Form:
@@ -465,6 +508,8 @@ FORMS = (
     _llm("flash_attention", *ATTENTION),
     _llm("flash_attention_session_cache", *ATTENTION, op="flash_attention", exported=False),
     _llm("flash_decoding", *ATTENTION),
+    _llm("flash_mla", Latent(), Word("phase", "mode", words={"decode": "decode"}), Constant("block_size", 64), FLOAT,
+         Only("causal", value=True, exported=True), Only("varlen", value=False, exported=True), op="mla_decode"),
     _llm("quant_matmul", *TOKENS, HIDDEN, NEW_HIDDEN, ValueField("has_bias", kind="bool", optional=True), *NARROW,
          Only("transpose_o", value=False)),
     _llm("moe_quant_matmul", *TOKENS, HIDDEN, NEW_HIDDEN, ValueField("has_bias", kind="bool", optional=True), *NARROW,

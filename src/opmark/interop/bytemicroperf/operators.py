@@ -14,8 +14,19 @@ from msgspec.structs import replace
 from opmark.errors import UserError, nearest
 from opmark.interop.bytemicroperf import communication, forms, llm
 from opmark.interop.bytemicroperf.communication import buffer_shape
-from opmark.interop.bytemicroperf.fields import Arguments, PointRefused, split_rows
+from opmark.interop.bytemicroperf.fields import (
+    SHAPE,
+    Arguments,
+    Dtype,
+    Field,
+    OwnParameter,
+    PointRefused,
+    ShapeField,
+    split_rows,
+)
 from opmark.interop.bytemicroperf.forms import OTHER_NAMES, Form
+from opmark.plugin import Operator
+from opmark.plugin.registry import aliases, catalogue
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Case
 
@@ -85,14 +96,47 @@ def forms_of(task: str) -> tuple[Form, ...]:
     task = forms.OTHER_NAMES.get(task, task)
     if task in FORMS:
         return FORMS[task]
-    near = nearest(task, NAMES)
-    raise PointRefused(f"ByteMicroPerf has no operator `{task}`", hint=f"did you mean `{near}`?" if near else "")
+    found = own_operator(task)
+    if found:
+        return (_form_of_operator(task, found),)
+    near = nearest(task, (*NAMES, *catalogue(), *aliases()))
+    raise PointRefused(
+        f"neither ByteMicroPerf nor opmark has an operator `{task}`", hint=f"did you mean `{near}`?" if near else ""
+    )
+
+
+def own_operator(task: str) -> Operator | None:
+    """Return the operator of opmark's catalogue or of a plug-in, if ByteMicroPerf has none of this name."""
+    if task in TASKS:
+        return None
+    return catalogue().get(task) or aliases().get(task)
+
+
+def _form_of_operator(task: str, op: Operator) -> Form:
+    """Return the form of an operator that ByteMicroPerf lacks: its arguments are opmark's parameters.
+
+    A shape can also be written as ByteMicroPerf does for its own operators, with `batch_size` and `dim_size`.
+    """
+    fields: list[Field] = []
+    for param in op.params:
+        if param.kind == "dtype":
+            fields.append(Dtype(param.name, param.name, param.default))
+        elif param.name == SHAPE and not {"batch_size", "dim_size"} & op.by_name.keys():
+            fields.append(ShapeField())
+        else:
+            fields.append(OwnParameter(param))
+    return Form(task, op.name, tuple(fields), exported=False)
+
+
+def is_task(name: str) -> bool:
+    return name in TASKS or own_operator(name) is not None
 
 
 def task_from_name(stem: str) -> str:
     """Return the operator that a file is named after: the longest one that its name is, or ends in after a `_`."""
-    found = [name for name in NAMES if stem == name or stem.endswith(f"_{name}")]
-    return max(found, key=len, default=stem)
+    words = stem.split("_")
+    ends = ("_".join(words[start:]) for start in range(len(words)))
+    return next(filter(is_task, ends), stem)
 
 
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -166,6 +210,7 @@ _SHAPES: dict[str, Callable[[dict[str, Any]], list[Any]]] = {
     "gemv": lambda p: [[1, p["K"]], [p["K"], p["M"]]],
     "quant_matmul": lambda p: [[p["num_tokens"], p["hidden_size"]], [p["hidden_size"], p["new_hidden_size"]]],
     "grouped_gemm": lambda p: [[[rows, p["K"]], [p["K"], p["N"]]] for rows in p["M"]],
+    "grouped_gemm_mixed": lambda p: [[[m, k], [k, n]] for m, k, n in zip(p["M"], p["K"], p["N"], strict=True)],
     "topk": lambda p: [p["shape"], [*p["shape"][:-1], p["k"]]],
     "gather_rows": _table_and_rows,
     "scatter_rows_inplace": _table_and_rows,
@@ -180,6 +225,7 @@ _SHAPES: dict[str, Callable[[dict[str, Any]], list[Any]]] = {
 _BATCH: dict[str, Callable[[dict[str, Any]], int]] = {
     "gemv": lambda p: 1,
     "grouped_gemm": lambda p: 1,
+    "grouped_gemm_mixed": lambda p: 1,
     "hash_table": lambda p: int(p["batch"]),
 }
 

@@ -52,10 +52,20 @@ def _parser() -> argparse.ArgumentParser:
     add("-o", "--output-file", help="a new file [default: ./mxnet_operator_benchmarks.FORMAT]")
     add("-p", "--profiler", default="native", choices=("native", "python"),
         help="native: mean times of forward and backward; python: mean and percentiles of both together")  # fmt: skip
-    add("--int64-tensor", default="off", choices=("on", "off"), help="tensors of at least 2**32 elements")
+    add(
+        "--int64-tensor",
+        default="off",
+        type=str.lower,
+        choices=("on", "off"),
+        help="tensors of at least 2**32 elements",
+    )
     add("-w", "--warmup", type=int, default=25, help="calls before the measured ones [default: 25]")
     add("-r", "--runs", type=int, default=100, help="measured calls [default: 100]")
     more = parser.add_argument_group("options of opmark, not of opperf")
+    more.add_argument(
+        "--memory-unit", default="bytes", choices=("bytes", "kB"),
+        help="kB: memory as opperf writes it under its header (Bytes), to compare with its files [default: bytes]",
+    )  # fmt: skip
     more.add_argument("--framework", default="torch", help="torch, mxnet, numpy, jax ... [default: torch]")
     more.add_argument("--op", action="append", default=[], help=_ABOUT_OP)
     more.add_argument("--category", action="append", default=[], help="only operators of these categories of opperf")
@@ -79,6 +89,8 @@ def _list() -> int:
 
 
 def _measure(options: argparse.Namespace, file: Path) -> int:
+    from opmark.api.requests import talk
+    from opmark.interop.opperf.exporter import MEMORY, in_kilobytes
     from opmark.interop.opperf.measurement import backend_of
     from opmark.interop.opperf.performance import SuiteRequest, operators_without_benchmark, part_of_suite
 
@@ -100,7 +112,11 @@ def _measure(options: argparse.Namespace, file: Path) -> int:
         lines = [*lines_of(result.results(), request.profiler, part.names), *lines]
         environments = result.environments
         failed |= result.failed
+    if options.memory_unit == "kB":
+        lines = [in_kilobytes(line) for line in lines]
     _write(file, options.output_format, lines, request, environments)
+    if options.memory_unit == "bytes" and any(key.startswith(MEMORY) for line in lines for key in line.numbers):
+        talk("memory is in bytes; opperf writes units of 1000 bytes under the same name: --memory-unit kB does so too")
     _print_remarks(lines, result)
     if not request.ops and not request.categories:
         print("Operators not covered by benchmarks:")

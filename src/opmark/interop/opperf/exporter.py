@@ -10,7 +10,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -48,13 +48,15 @@ class OpperfResult:
     """The backend, where a run has several."""
     wrt: list[str] = field(default_factory=list)
     """The gradients that were computed, if not all were."""
-    memory_resolution: int = 0
+    memory_resolution: float = 0
     """Resolution of the memory counter, if the operator needs less than that."""
+    memory_unit: str = ""
+    """The unit of memory, if it is not bytes."""
 
     def result(self) -> dict[str, Any]:
         about = {
-            "memory_resolution": self.memory_resolution, "operator": self.operator, "wrt": self.wrt,
-            "backend": self.backend, "cautions": self.cautions, "failed": self.failed,
+            "memory_resolution": self.memory_resolution, "memory_unit": self.memory_unit, "operator": self.operator,
+            "wrt": self.wrt, "backend": self.backend, "cautions": self.cautions, "failed": self.failed,
         }  # fmt: skip
         return {"inputs": self.inputs, **self.numbers, **{key: value for key, value in about.items() if value}}
 
@@ -127,6 +129,14 @@ def _add_memory(line: OpperfResult, group: Sequence[Record]) -> None:
         most = max(needs, key=lambda memory: memory.peak)
         line.numbers[f"{MEMORY}_{_device(group[0])}"] = most.peak
         line.memory_resolution = most.resolution if most.peak < most.resolution else 0
+
+
+def in_kilobytes(line: OpperfResult) -> OpperfResult:
+    """Return a result with its memory in units of 1000 bytes, as MXNet's profiler counts under opperf's "(Bytes)"."""
+    numbers = {key: value / 1000 if key.startswith(MEMORY) else value for key, value in line.numbers.items()}
+    if numbers == line.numbers and not line.memory_resolution:
+        return line
+    return replace(line, numbers=numbers, memory_resolution=line.memory_resolution / 1000, memory_unit="kB")
 
 
 def _mean(name: str, phase: str, samples: Sequence[float]) -> dict[str, float]:

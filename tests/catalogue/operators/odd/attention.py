@@ -23,11 +23,13 @@ ODD: dict[str, list[dict[str, Any]]] = {
         {**_HEADS, "batch": 3, "cache_lens": [2, 0, 9], "block_size": 4},
         {**_HEADS, "batch": 2, "cache_len": 6, "cache_dtype": "int8"},
         {**_HEADS, "batch": 2, "q_len": 3, "cache_len": 6, "block_size": 2},
+        {**_HEADS, "batch": 3, "q_lens": [1, 4, 2], "cache_lens": [2, 0, 9], "block_size": 4},
     ],
     "mla_decode": [
         {**_LATENT, "batch": 3, "cache_lens": [2, 0, 9], "block_size": 4},
         {**_LATENT, "batch": 2, "cache_len": 6},
         {**_LATENT, "batch": 2, "q_len": 3, "cache_len": 6, "block_size": 2},
+        {**_LATENT, "batch": 3, "q_lens": [1, 4, 2], "cache_lens": [2, 0, 9]},
     ],
     "mla_prefill": [
         {**_LATENT, "v_dim": 5, "batch": 3, "q_lens": [5, 1, 3], "cache_lens": [2, 0, 9], "block_size": 4},

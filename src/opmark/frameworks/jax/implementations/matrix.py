@@ -147,6 +147,7 @@ IMPLEMENTATIONS = {
     "matmul": calls("jax.numpy.matmul", "a", "b"),
     "batched_matmul": calls("jax.numpy.matmul", "a", "b"),
     "grouped_gemm": row(_grouped, "jax.numpy.matmul"),
+    "grouped_gemm_mixed": row(_grouped, "jax.numpy.matmul"),
     "gemv": calls("jax.numpy.matmul", "a", "x"),
     "addmv": row(lambda p, c, a, x: c + a @ x),
     "linear": row(lambda p, x, weight, bias: x @ weight.T + bias),

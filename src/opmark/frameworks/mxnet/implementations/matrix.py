@@ -97,6 +97,7 @@ IMPLEMENTATIONS = {
     "matmul": nd("dot", "a", "b"),
     "batched_matmul": nd("batch_dot", "a", "b"),
     "grouped_gemm": row(_grouped, "mxnet.nd.dot"),
+    "grouped_gemm_mixed": row(_grouped, "mxnet.nd.dot"),
     "gemv": nd("dot", "a", "x"),
     "addmv": row(lambda mx, p, c, a, x: c + mx.nd.dot(a, x)),
     "linear": row(_linear, "mxnet.nd.FullyConnected"),

@@ -318,6 +318,7 @@ IMPLEMENTATIONS = {
     "matmul": node("MatMul", "a", "b"),
     "batched_matmul": node("MatMul", "a", "b"),
     "grouped_gemm": graph(_grouped_gemm),
+    "grouped_gemm_mixed": graph(_grouped_gemm),
     "gemv": node("MatMul", "a", "x"),
     "addmv": graph(lambda g, p, c, a, x: g.Add(c, g.MatMul(a, x))),
     "linear": node("Gemm", "x", "weight", "bias", fixed={"transB": 1}),

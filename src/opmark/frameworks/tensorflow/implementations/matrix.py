@@ -138,6 +138,7 @@ IMPLEMENTATIONS = {
     ),
     "linear_add": implement(lambda tf, p, x, weight, other: other + _linear(tf, x, weight)),
     "grouped_gemm": implement(_grouped),
+    "grouped_gemm_mixed": implement(_grouped),
     "outer": implement(lambda tf, p, x, y: tf.tensordot(x, y, 0), "tensorflow.tensordot"),
     "addr": implement(lambda tf, p, c, x, y: c + tf.tensordot(x, y, 0)),
     "inner": implement(lambda tf, p, x, y: tf.reduce_sum(x * y, axis=-1)),

@@ -368,14 +368,15 @@ class Backend(ABC):
         sums = [widen(flat[start : start + step]) @ weights for start in range(0, len(flat), step)]
         return np.expand_dims(np.concatenate(sums).reshape(rows.shape[:-1]), axis)
 
-    def keep_only(self, value: Any, positions: Mapping[int, Any]) -> None:
-        """Set all elements of a tensor to zero except those at these positions along axes."""
+    def keep_only(self, value: Any, positions: Mapping[int, Any], where: Any = True) -> None:
+        """Set all elements of a tensor to zero except those at these positions along axes; of these, only the elements
+        `where` is true are kept."""
         import numpy as np
 
         array = self.download(value)
         kept = np.zeros_like(array)
         at = np.ix_(*(positions.get(axis, np.arange(n)) for axis, n in enumerate(array.shape)))
-        kept[at] = array[at]
+        kept[at] = np.where(where, array[at], kept[at])
         self.copy_into(value, self.upload(kept, self.dtype(value)))
 
     def dtype(self, value: Any) -> str:

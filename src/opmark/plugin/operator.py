@@ -137,6 +137,10 @@ class Operator:
     """direction(params, name, generator, array) returns a change of an input along which the reference is smooth, for
     operators that are not smooth in every direction; by default every element changes independently by -1 or 1. Where
     all elements of a direction are -1, 0 or 1, each of them may have either sign."""
+    smooth: Callable[..., Any] | None = None
+    """smooth(params, **inputs) returns which elements of the first output lie so far from a kink (that of a relu behind
+    a product) that neither a small change of the inputs nor rounding gets there. Only through these are gradients
+    checked."""
     observe_gradients: Callable[..., Any] | None = None
     """observe_gradients(params, gradients, seeds, **inputs) returns pairs of (found, expected) arrays, for operators
     whose gradient depends on random values (dropout), so that a reference cannot compute it."""

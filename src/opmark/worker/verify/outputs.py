@@ -298,9 +298,10 @@ def _check_backward(
         {} if seed is None or not part.sizes else part.positions(params, i, backend.shape(seed))
         for i, seed in enumerate(prepared.seeds)
     ]
-    for seed, positions in zip(prepared.seeds, kept, strict=True):
-        if positions:
-            backend.keep_only(seed, positions)
+    smooth = operator.smooth(smaller, **arrays) if operator.smooth else True
+    for i, (seed, positions) in enumerate(zip(prepared.seeds, kept, strict=True)):
+        if positions or (i == 0 and operator.smooth):
+            backend.keep_only(seed, positions, smooth if i == 0 else True)
     native = _call_backward(prepared, operator, params, backend)
     dtype = _coarsest_dtype(operator, params)
     relative, factor = operator.tolerance.gradient_bounds(dtype, params)
@@ -352,7 +353,8 @@ def _check_observed_gradients(
     found, expected = zip(*pairs, strict=True)
     numbers += compute_numerics(found, expected)
     relative, typical = bounds(operator, params)
-    return compare_arrays(found, expected, relative, typical=typical)
+    spacing = smallest_spacing(_coarsest_dtype(operator, params))
+    return compare_arrays(found, expected, relative, spacing, typical)
 
 
 def _check_draws(prepared: PreparedLaunch, operator: Operator, params: Params, backend: Backend) -> None:

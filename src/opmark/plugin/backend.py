@@ -19,7 +19,7 @@ from opmark.plugin.operator import Launch
 from opmark.plugin.process_group import Announce, ProcessGroup, World
 from opmark.plugin.shared_memory import Arena
 from opmark.schema import Cost, Status, TensorSpec
-from opmark.schema.tensor import DTYPES
+from opmark.schema.tensor import DTYPES, STORED_AS
 
 # The values of an input as NumPy draws them, for frameworks whose tensors are made from arrays.
 
@@ -413,6 +413,12 @@ class Backend(ABC):
     def placing(self) -> AbstractContextManager[Any]:
         """Return a context for building an implementation, in which new tensors are created on this device."""
         return nullcontext()
+
+    def compute_in(self, dtype: str) -> None:
+        """Let products of launches that are built from now on be computed in this element type. It is called before
+        every build; a device whose matrix units have a type of their own (`tfloat32`) switches it on and off here."""
+        if dtype in STORED_AS:
+            raise Unsupported(f"{self.info.name} does not say how to compute in {dtype}")
 
     def operands(self, framework: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the inputs for an implementation of a framework in `also`. They share memory with the originals,

@@ -172,7 +172,7 @@ class _Rounding:
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize(("bits", "right"), [(10, True), (7, False)])
 def test_the_tolerance_of_tf32_is_that_of_10_bits(bits: int, right: bool, phase: Any, torch_cpu: Any) -> None:
-    """Factors that are cut off after 10 bits of the fraction, as matrix units do it, are fine; after 7 bits they are not."""
+    """Factors cut off after 10 bits of the fraction, as matrix units do it, are fine; after 7 bits they are not."""
     mask = ~((1 << 23 - bits) - 1)
 
     class Cut(torch.autograd.Function):

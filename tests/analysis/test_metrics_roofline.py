@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from opmark.analysis.metrics import PeakShare, peak_share
 from opmark.schema import Cost
@@ -29,6 +30,13 @@ def least(cost: Cost, dtype: str, *, cold: bool) -> float:
 def test_moving_data_is_held_against_the_memory() -> None:
     cost = Cost(flops=0, bytes_read=3 * 10**9, bytes_written=10**9)
     assert peak_share(cost, 8e-3, "float32", PEAKS, cold=True) == PeakShare(0.5, MEMORY)
+
+
+def test_products_in_tf32_are_held_against_the_peak_of_tf32() -> None:
+    """A datasheet has a figure of its own for them; without one there is no share."""
+    cost, peaks = Cost(10**12, 0, 1), replace(PEAKS, flops={**PEAKS.flops, "tfloat32": 2e13})
+    assert peak_share(cost, 0.1, "tfloat32", peaks, cold=True) == PeakShare(0.5, "compute")
+    assert peak_share(cost, 0.1, "tfloat32", PEAKS, cold=True) is None
 
 
 def test_warm_data_is_held_against_the_cache_that_it_is_in() -> None:

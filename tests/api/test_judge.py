@@ -27,6 +27,7 @@ def kernels(tmp_path: Path) -> Path:
         ({"like": "dropout", "params": None}, "draws random numbers"),
         ({"like": "torch.add", "params": None, "backend": "torch-cpu"}, "has no reference"),
         ({"like": "all_reduce", "params": None}, "takes several processes"),
+        ({"like": "matmul", "params": {"dtype": "tfloat32"}}, "cannot be judged in tfloat32"),
         ({"effort": "lazy"}, "lazy"),
     ],
 )

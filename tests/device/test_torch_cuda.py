@@ -39,6 +39,19 @@ def test_float32_convolutions_keep_float32(tmp_path: Path) -> None:
     assert record.verification.max_rel_error is not None
 
 
+def test_products_in_tf32_are_less_exact_and_those_of_float32_stay_as_they_are(tmp_path: Path) -> None:
+    if torch.cuda.get_device_capability() < (8, 0):
+        pytest.skip("needs a GPU with TF32")
+    sizes = {"M": 512, "N": 512, "K": 512, "dtype": ["float32", "tfloat32", "float32"]}
+    records = measure(tmp_path, "matmul", "linear", params=sizes, phase=["forward", "backward"])
+    assert [r.reason for r in records if r.status != "ok"] == []
+    for record in records:
+        if record.task.case.phase == "forward":
+            assert record.verification is not None
+            rough = (record.verification.max_abs_error or 0.0) > 1e-3
+            assert rough == (record.task.case.params["dtype"] == "tfloat32")
+
+
 def test_out_of_memory_costs_one_record(tmp_path: Path) -> None:
     records = measure(tmp_path, "add", params={"shape": [[400_000, 400_000], [64, 64]]})
     assert [r.status for r in records] == ["oom", "ok"]

@@ -14,7 +14,7 @@ import pytest
 
 from opmark.errors import UnknownName, UserError
 from opmark.plugin import BackendInfo
-from opmark.plugin.registry import backend, implementations, operator
+from opmark.plugin.registry import backend, backends, implementations, operator
 from opmark.runner import plan as module
 from opmark.runner.plan import Plan, make_plan, settings_for
 from opmark.schema import Case, Settings, TensorSpec
@@ -290,6 +290,15 @@ def test_a_plan_of_nothing_but_skipped_is_a_mistake() -> None:
     assert "no automatic differentiation" in caught.value.message
     assert "numpy-cpu has no bfloat16" in caught.value.message
     assert caught.value.hint
+
+
+def test_products_in_tf32_are_planned_where_a_backend_has_them() -> None:
+    product = case("matmul", M=8, N=8, K=8, dtype="tfloat32")
+    with pytest.raises(UserError, match="torch-cpu has no tfloat32"):
+        make_plan([product], ["torch-cpu"], settings())
+    assert {"torch-cuda", "torch-compile-cuda", "jax-cuda"} <= {
+        name for name, info in backends().items() if "tfloat32" in info.dtypes
+    }
 
 
 def test_many_reasons_are_cut_short() -> None:

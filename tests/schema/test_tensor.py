@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from opmark.schema import Cost, TensorSpec
 from opmark.schema.cost import nbytes
-from opmark.schema.tensor import DTYPES, FLOATS, INTS, is_float, sizeof
+from opmark.schema.tensor import DTYPES, FLOATS, INTS, STORED_AS, is_float, sizeof, storage
 
 NUMPY_KIND = {"f": "float", "i": "int", "u": "int", "b": "bool", "c": "complex"}
 
@@ -36,6 +36,13 @@ def test_a_type_that_numpy_has_is_as_large_and_of_the_kind_it_says(name):
 
 def test_types_that_numpy_lacks_are_as_large_as_their_names_say():
     assert [sizeof(name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "bool")] == [2, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("computed", "stored"), STORED_AS.items())
+def test_what_is_computed_in_another_type_is_as_large_as_what_is_stored(computed, stored):
+    assert computed not in DTYPES
+    assert (storage(computed), sizeof(computed), is_float(computed)) == (stored, sizeof(stored), is_float(stored))
+    assert [storage(name) for name in DTYPES] == list(DTYPES)
 
 
 def test_floats_are_floats_and_integers_are_not():

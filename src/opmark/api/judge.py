@@ -25,6 +25,7 @@ from opmark.runner.selection import default_backends, select_cases
 from opmark.schema import Case
 from opmark.schema.judgement import Judgement, JudgeOrder
 from opmark.schema.options import Selection, names_function
+from opmark.schema.tensor import STORED_AS, storage
 from opmark.stats.verdict import STAGES
 from opmark.store import memory
 from opmark.store.location import store_exists
@@ -57,6 +58,11 @@ def judge_request(request: JudgeRequest) -> Judgement:
     _refuse_backend(info)
     _refuse_operator(operator, info)
     case = _one_case(request)
+    if (computed := case.params.get("dtype")) in STORED_AS:
+        raise UserError(
+            f"a candidate cannot be judged in {computed}: its result is held to the rounding of its tensors",
+            f"-p dtype={storage(computed)} judges it with the same tensors",
+        )
     turn_time, least_trials = TURNS[request.effort]
     order = JudgeOrder(
         case=case,

@@ -3,3 +3,4 @@
 from opmark.schema.tensor import FLOATS, INTS
 
 TORCH_DTYPES = frozenset({*FLOATS, *INTS, "bool", "float8_e4m3fn", "float8_e5m2"})
+CUDA_DTYPES = TORCH_DTYPES | {"tfloat32"}

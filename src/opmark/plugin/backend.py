@@ -19,7 +19,7 @@ from opmark.plugin.operator import Launch
 from opmark.plugin.process_group import Announce, ProcessGroup, World
 from opmark.plugin.shared_memory import Arena
 from opmark.schema import Cost, Status, TensorSpec
-from opmark.schema.tensor import DTYPES
+from opmark.schema.tensor import DTYPES, STORED_AS
 
 # The values of an input as NumPy draws them, for frameworks whose tensors are made from arrays.
 
@@ -368,14 +368,15 @@ class Backend(ABC):
         sums = [widen(flat[start : start + step]) @ weights for start in range(0, len(flat), step)]
         return np.expand_dims(np.concatenate(sums).reshape(rows.shape[:-1]), axis)
 
-    def keep_only(self, value: Any, positions: Mapping[int, Any]) -> None:
-        """Set all elements of a tensor to zero except those at these positions along axes."""
+    def keep_only(self, value: Any, positions: Mapping[int, Any], where: Any = True) -> None:
+        """Set all elements of a tensor to zero except those at these positions along axes; of these, only the elements
+        `where` is true are kept."""
         import numpy as np
 
         array = self.download(value)
         kept = np.zeros_like(array)
         at = np.ix_(*(positions.get(axis, np.arange(n)) for axis, n in enumerate(array.shape)))
-        kept[at] = array[at]
+        kept[at] = np.where(where, array[at], kept[at])
         self.copy_into(value, self.upload(kept, self.dtype(value)))
 
     def dtype(self, value: Any) -> str:
@@ -412,6 +413,12 @@ class Backend(ABC):
     def placing(self) -> AbstractContextManager[Any]:
         """Return a context for building an implementation, in which new tensors are created on this device."""
         return nullcontext()
+
+    def compute_in(self, dtype: str) -> None:
+        """Let products of launches that are built from now on be computed in this element type. It is called before
+        every build; a device whose matrix units have a type of their own (`tfloat32`) switches it on and off here."""
+        if dtype in STORED_AS:
+            raise Unsupported(f"{self.info.name} does not say how to compute in {dtype}")
 
     def operands(self, framework: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the inputs for an implementation of a framework in `also`. They share memory with the originals,

@@ -13,7 +13,7 @@ from opmark.errors import InvalidParameter, UnknownName, nearest
 from opmark.plugin.param import REQUIRED, Param, Params
 from opmark.schema.case import Phase
 from opmark.schema.cost import Cost
-from opmark.schema.tensor import DTYPES, TensorSpec, is_float
+from opmark.schema.tensor import DTYPES, TensorSpec, is_float, storage
 
 Launch = Callable[[], Any]
 """The callable that is timed: it takes no arguments, everything is prepared."""
@@ -31,6 +31,7 @@ SIZES = ("small", "typical", "large")
 _RELATIVE_ERROR = {
     "float64": 1e-12,
     "float32": 1e-5,
+    "tfloat32": 2e-3,  # a fraction of 10 bits, as float16 has
     "float16": 2e-3,
     "bfloat16": 1.6e-2,
     "float8_e4m3fn": 1.3e-1,
@@ -118,7 +119,7 @@ class Operator:
     presets: Mapping[str, Mapping[str, Any]]
     implementations: tuple[Implementation, ...]
     tolerance: Tolerance = field(default_factory=Tolerance)
-    result_dtype: Callable[[Params], str] = lambda p: str(p["dtype"])
+    result_dtype: Callable[[Params], str] = lambda p: storage(str(p["dtype"]))
     """The element type of the first output, whose precision it has."""
     further_dtypes: Callable[[Params], tuple[str, ...]] = lambda _: ()
     """Element types of the outputs after the first, if they are not that of the first one; the last stands for all that
@@ -137,6 +138,10 @@ class Operator:
     """direction(params, name, generator, array) returns a change of an input along which the reference is smooth, for
     operators that are not smooth in every direction; by default every element changes independently by -1 or 1. Where
     all elements of a direction are -1, 0 or 1, each of them may have either sign."""
+    smooth: Callable[..., Any] | None = None
+    """smooth(params, **inputs) returns which elements of the first output lie so far from a kink (that of a relu behind
+    a product) that neither a small change of the inputs nor rounding gets there. Only through these are gradients
+    checked."""
     observe_gradients: Callable[..., Any] | None = None
     """observe_gradients(params, gradients, seeds, **inputs) returns pairs of (found, expected) arrays, for operators
     whose gradient depends on random values (dropout), so that a reference cannot compute it."""

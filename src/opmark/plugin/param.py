@@ -13,7 +13,7 @@ import msgspec
 from opmark.errors import InvalidParameter, nearest
 from opmark.schema.arguments import canonical_call
 from opmark.schema.case import Case
-from opmark.schema.tensor import DTYPES
+from opmark.schema.tensor import DTYPES, STORED_AS
 
 # Parse numbers of bytes as people write them: `64K`, and series such as `8..64M`.
 
@@ -211,7 +211,7 @@ KINDS: dict[str, _ParamKind] = {
     "bool": _ParamKind("true or false", lambda v: isinstance(v, bool), _parse_bool),
     "choice": _ParamKind("a name", lambda v: isinstance(v, str), str),
     "arguments": _ParamKind("arguments of a call, as in [8x64 float32, 2]", _is_arguments, _refuse, canonical_call),
-    "dtype": _ParamKind("a data type", lambda v: isinstance(v, str) and v in DTYPES, str),
+    "dtype": _ParamKind("a data type", lambda v: isinstance(v, str) and (v in DTYPES or v in STORED_AS), str),
 }
 
 

@@ -19,7 +19,7 @@ from opmark.schema.options import MeasureOptions
 from opmark.schema.tensor import sizeof
 from opmark.stats.measurement import summarize
 
-DTYPES = ("float32", "bfloat16", "float16", "float64")
+DTYPES = ("float32", "tfloat32", "bfloat16", "float16", "float64")
 # Matrix products large enough to keep every unit busy; a size is tried where the one before promises to end soon.
 _PRODUCTS = {"cpu": (512, 1024, 2048), "device": (4096, 8192)}
 _LONGEST_PRODUCT = 1.0

@@ -37,16 +37,25 @@ DTYPES: dict[str, DType] = {
     "bool": DType("bool", 1),
 }
 
+STORED_AS = {"tfloat32": "float32"}
+"""Types that matrix units compute in but no tensor has, and the type of the tensors. `tfloat32` is float32 of which a
+product sees 10 bits of the fraction."""
+
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 INTS = ("int64", "int32", "int16", "int8", "uint8")
 
 
+def storage(dtype: str) -> str:
+    """Return the element type of tensors that are computed in this type."""
+    return STORED_AS.get(dtype, dtype)
+
+
 def sizeof(dtype: str) -> int:
-    return DTYPES[dtype].size
+    return DTYPES[storage(dtype)].size
 
 
 def is_float(dtype: str) -> bool:
-    return DTYPES[dtype].kind == "float"
+    return DTYPES[storage(dtype)].kind == "float"
 
 
 class TensorSpec(Struct, frozen=True):

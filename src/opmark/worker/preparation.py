@@ -61,6 +61,7 @@ def bind(
     variant: int = 0,
 ) -> PreparedLaunch:
     """Make a launch over inputs that exist already."""
+    backend.compute_in(str(params.get("dtype", "")))
     with backend.placing():
         built = implementation.build(params, **backend.operands(implementation.framework, inputs))
         launch = backend.compile(built, inputs)

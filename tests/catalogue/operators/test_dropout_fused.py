@@ -68,3 +68,38 @@ def test_a_result_that_drops_every_fourth_is_wrong(op: Operator) -> None:
 def test_dropping_everything_is_refused(op: Operator) -> None:
     with pytest.raises(InvalidParameter, match="parameter `p` must be below 1"):
         op.check_rules(op.complete({"shape": [3, 4], "p": 1.0}))
+
+
+def _softmax_gradient(p: float, dropped: Any, seed: Any) -> Any:
+    shares = np.exp(X) / np.exp(X).sum(axis=-1, keepdims=True)
+    passed = np.where(dropped, 0.0, seed / (1 - p))
+    return shares * (passed - (shares * passed).sum(axis=-1, keepdims=True))
+
+
+def _gradients_agree(op: Operator, params: Any, gradients: list[Any], seed: Any) -> bool:
+    assert op.observe_gradients is not None
+    pairs = op.observe_gradients(params, gradients, [seed], **inputs(op))
+    return all(one.shape == due.shape and np.allclose(one, due, rtol=1e-6, atol=1e-9) for one, due in pairs)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gradient_of_softmax_dropout_tells_what_was_dropped(p: float, seed: int) -> None:
+    """Whatever was dropped, and however much, the gradient is found right, and a tenth more of it is not."""
+    generator = np.random.default_rng(seed)
+    params, incoming = SOFTMAX_DROPOUT.complete({"shape": [64, 65], "p": p}), generator.uniform(-1, 1, X.shape)
+    right = _softmax_gradient(p, generator.random(X.shape) < p, incoming)
+    assert _gradients_agree(SOFTMAX_DROPOUT, params, [right], incoming)
+    assert not _gradients_agree(SOFTMAX_DROPOUT, params, [1.1 * right], incoming)
+    assert not _gradients_agree(SOFTMAX_DROPOUT, params, [right[:, 1:]], incoming)
+    more = _softmax_gradient(p, generator.random(X.shape) < p + 0.08, incoming)
+    assert not _gradients_agree(SOFTMAX_DROPOUT, params, [more], incoming)
+
+
+def test_the_bias_of_bias_dropout_add_has_the_sums_of_the_gradient_of_x() -> None:
+    generator = np.random.default_rng(0)
+    params, incoming = BIAS_DROPOUT_ADD.complete({"shape": [64, 65], "p": 0.25}), generator.uniform(-1, 1, X.shape)
+    of_x = np.where(generator.random(X.shape) < 0.25, 0.0, incoming / 0.75)
+    assert _gradients_agree(BIAS_DROPOUT_ADD, params, [of_x, of_x.sum(axis=0)], incoming)
+    assert not _gradients_agree(BIAS_DROPOUT_ADD, params, [of_x, incoming.sum(axis=0)], incoming)
+    assert not _gradients_agree(BIAS_DROPOUT_ADD, params, [incoming, incoming.sum(axis=0)], incoming)

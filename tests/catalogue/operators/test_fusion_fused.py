@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,11 @@ import pytest
 import torch
 
 from opmark.catalogue.operators import _fusion, dropout, fusion
-from opmark.errors import InvalidParameter, Unsupported
+from opmark.errors import InvalidParameter, Unsupported, WrongResult
 from opmark.plugin import Operator
 from opmark.plugin.registry import operator
-from opmark.schema import Cost
+from opmark.schema import EFFORTS, PHASES, Case, Cost, Settings, Task
+from opmark.worker.verify.outputs import verify
 
 OPERATORS = (*fusion.OPERATORS, *fusion.FUSED_CONV_OPERATORS, *dropout.FUSED_DROPOUT_OPERATORS)
 BY_NAME = {op.name: op for op in OPERATORS}
@@ -33,6 +35,46 @@ COSTS = [
 def test_cost_by_hand(name: str, given: dict[str, Any], expected: Cost) -> None:
     op = BY_NAME[name]
     assert op.cost(op.complete(given)) == expected
+
+
+BACKWARD_COSTS = [
+    # Two products and a sum; x, weight, the incoming gradient and the input of the activation in, three gradients out.
+    ("linear_relu", {"M": 2, "N": 3, "K": 4}, Cost(6 * 17, (8 + 12 + 12) * 4, (8 + 12 + 3) * 4)),
+    ("linear_gelu", {"M": 2, "N": 3, "K": 4}, Cost(6 * 26, (8 + 12 + 12) * 4, (8 + 12 + 3) * 4)),
+    ("linear_add", {"M": 2, "N": 3, "K": 4, "dtype": "float16"}, Cost(6 * 16, (8 + 12 + 6) * 2, (8 + 12) * 2)),
+    ("add_layer_norm", {"shape": [3, 4]}, Cost(144, (24 + 4) * 4, (12 + 8) * 4)),
+    # Five products of 5 x 5 x 2, for 6 heads.
+    ("matmul_softmax_matmul", {"batch": 2, "heads": 3, "length": 5, "head_dim": 2}, Cost(6 * 500, 1200, 720)),
+    # A bool per element says what was dropped.
+    ("softmax_dropout", {"shape": [3, 4]}, Cost(60, 96 + 12, 48)),
+    ("bias_dropout_add", {"shape": [3, 4]}, Cost(24, 48 + 12, 48 + 16)),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "expected"), BACKWARD_COSTS)
+def test_backward_cost_by_hand(name: str, given: dict[str, Any], expected: Cost) -> None:
+    op = BY_NAME[name]
+    assert op.phase_cost(op.complete(given), "backward") == expected
+
+
+@every_operator
+def test_every_fused_operator_has_all_phases(op: Operator) -> None:
+    params = op.complete(op.preset("small"))
+    assert [op.why_no_phase(params, phase) for phase in PHASES] == [None] * len(PHASES)
+    assert all(op.phase_cost(params, phase) for phase in PHASES)
+
+
+@pytest.mark.parametrize("phase", ["backward", "both"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_kink_behind_a_product_does_not_spoil_the_check_of_gradients(phase: Any, seed: int, torch_cpu: Any) -> None:
+    """Of 65,536 outputs, some are so close to zero that the check itself moves them to the other side."""
+    op = BY_NAME["linear_relu"]
+    params = op.complete({"M": 256, "N": 256, "K": 24})
+    unfused = op.implementations_for("torch")[0]
+    task = Task(Case.of(op.name, params, phase), "torch-cpu", "unfused", Settings(1, "quick", EFFORTS["quick"], seed))
+    assert verify(task, op, unfused, torch_cpu).checked == "full"
+    with pytest.raises(WrongResult, match="gradient of"):
+        verify(task, replace(op, smooth=None), unfused, torch_cpu)
 
 
 @every_operator

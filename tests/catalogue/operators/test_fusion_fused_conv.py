@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import batch_norm, conv2d, relu
 
 from opmark.catalogue.operators.fusion import FUSED_CONV_OPERATORS
-from opmark.errors import InvalidParameter
+from opmark.errors import InvalidParameter, Unsupported
 from opmark.plugin import Operator
 from opmark.plugin.registry import operator
 from opmark.schema import Cost
@@ -47,6 +47,46 @@ def test_the_reference_normalises_as_torch_does(op: Operator, torch_cpu: Any) ->
     expected = batch_norm(convolved, *(inputs[name] for name in ("mean", "var", "gamma", "beta")), eps=0.1)
     found = op.reference(params, **{name: tensor.numpy() for name, tensor in inputs.items()})
     np.testing.assert_allclose(found, relu(expected) if op is CONV_BN_RELU else expected, rtol=1e-11, atol=1e-11)
+
+
+def test_backward_cost_by_hand() -> None:
+    # 128 results of 18 products; two convolutions and a sum for the bias; x, weights, gradient and result are read.
+    params = CONV_RELU.complete({**SIZES, "padding": 0})
+    assert CONV_RELU.phase_cost(params, "backward") == Cost(128 * 73, (180 + 72 + 256) * 4, (180 + 72 + 4) * 4)
+    known, trained = (CONV_BN.complete({**SIZES, "padding": 0, "training": flag}) for flag in (False, True))
+    assert CONV_BN.phase_cost(known, "backward") == Cost(128 * 78, (180 + 72 + 256 + 12) * 4, (180 + 72 + 8) * 4)
+    assert CONV_BN.phase_cost(trained, "backward") == Cost(128 * 81, (180 + 72 + 256 + 4) * 4, (180 + 72 + 8) * 4)
+    assert CONV_BN.cost(trained) == Cost(128 * 43, (180 + 72 + 16) * 4, (128 + 8) * 4)
+
+
+@pytest.mark.parametrize("op", [CONV_BN, CONV_BN_RELU], ids=lambda op: op.name)
+def test_training_uses_the_batch_and_updates_the_statistics_as_torch_does(op: Operator, torch_cpu: Any) -> None:
+    params, inputs = made(op, torch_cpu, 0, training=True, momentum=0.3)
+    found = op.reference(params, **{name: tensor.numpy().copy() for name, tensor in inputs.items()})
+    (chain,) = (i for i in op.implementations_for("torch") if i.label == "unfused")
+    expected = chain.build(params, **inputs)()
+    for one, due in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, due, rtol=1e-11, atol=1e-11)
+    assert expected[1] is inputs["mean"]
+
+
+@pytest.mark.parametrize("op", [CONV_BN, CONV_BN_RELU], ids=lambda op: op.name)
+def test_what_is_folded_is_for_inference(op: Operator, torch_cpu: Any) -> None:
+    (folded,) = (i for i in op.implementations_for("torch") if i.label == "folded")
+    params, inputs = made(op, torch_cpu, 0, dtype="float32")
+    launch = folded.build(params, **inputs)
+    launch()
+    with pytest.raises(Unsupported, match="for inference, and have no gradient"):
+        torch_cpu.backward(launch, [inputs[name] for name in op.gradients], 0)
+    with pytest.raises(Unsupported, match="cannot be folded"):
+        folded.build({**params, "training": True}, **inputs)
+
+
+def test_training_needs_several_elements_for_each_channel() -> None:
+    params = CONV_BN.complete({**SIZES, "image": [1, 1], "kernel": [1, 1], "padding": 0, "training": True})
+    with pytest.raises(InvalidParameter, match="parameter `training` must be false"):
+        CONV_BN.check_rules(params)
+    CONV_BN.check_rules({**params, "training": False})
 
 
 def test_what_is_folded_is_the_same_for_every_seed_and_x_is_not(torch_cpu: Any) -> None:

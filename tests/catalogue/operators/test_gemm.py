@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,10 @@ from opmark.catalogue.operators.gemm import (  # fmt: skip
     LINEAR_NO_BIAS,
     MATMUL,
 )
-from opmark.errors import InvalidParameter
-from opmark.plugin import Operator
+from opmark.errors import InvalidParameter, WrongResult
+from opmark.plugin import Implementation, Operator
 from opmark.plugin.registry import operator as find_operator
-from opmark.schema import EFFORTS, Case, Cost, Settings, Task
+from opmark.schema import EFFORTS, PHASES, Case, Cost, Settings, Task
 from opmark.worker.verify.outputs import verify
 
 SHAPE = {"M": 2, "N": 5, "K": 3}
@@ -148,3 +149,60 @@ def test_factors_scale_the_product_and_what_is_added() -> None:
 )  # fmt: skip
 def test_the_names_of_other_systems_are_found(alias: str, op: Operator) -> None:
     assert find_operator(alias) is op
+
+
+IN_TF32 = (MATMUL, BATCHED_MATMUL, GROUPED_GEMM, LINEAR, LINEAR_NO_BIAS, ADDMM, BADDBMM)
+
+
+@pytest.mark.parametrize("op", IN_TF32, ids=lambda op: op.name)
+def test_products_in_tf32_have_the_tensors_and_the_cost_of_float32(op: Operator) -> None:
+    rounded, exact = (op.complete({**op.preset("small"), "dtype": dtype}) for dtype in ("tfloat32", "float32"))
+    assert op.inputs(rounded) == op.inputs(exact)
+    assert op.result_dtype(rounded) == "float32"
+    for phase in PHASES:
+        assert op.phase_cost(rounded, phase) == op.phase_cost(exact, phase)
+        assert op.why_no_phase(rounded, phase) is None
+
+
+class _Rounding:
+    """A backend that computes in tfloat32, as far as it says."""
+
+    def __init__(self, live: Any) -> None:
+        self._live = live
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._live, name)
+
+    def compute_in(self, dtype: str) -> None:
+        assert dtype == "tfloat32"
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(("bits", "right"), [(10, True), (7, False)])
+def test_the_tolerance_of_tf32_is_that_of_10_bits(bits: int, right: bool, phase: Any, torch_cpu: Any) -> None:
+    """Factors cut off after 10 bits of the fraction, as matrix units do it, are fine; after 7 bits they are not."""
+    mask = ~((1 << 23 - bits) - 1)
+
+    class Cut(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, a: Any, b: Any) -> Any:
+            ctx.save_for_backward(a, b)
+            return cut(a) @ cut(b)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            a, b = ctx.saved_tensors
+            return cut(gradient) @ cut(b).T, cut(a).T @ cut(gradient)
+
+    def cut(tensor: Any) -> Any:
+        return (tensor.detach().contiguous().view(torch.int32) & mask).view(torch.float32)
+
+    params = MATMUL.complete({"M": 96, "N": 64, "K": 256, "dtype": "tfloat32"})
+    implementation = Implementation("torch", lambda p, a, b: lambda: Cut.apply(a, b))
+    task = Task(Case.of("matmul", params, phase), "torch-cuda", "torch", Settings(1, "quick", EFFORTS["quick"], 0))
+    with nullcontext() if right else pytest.raises(WrongResult):
+        verify(task, MATMUL, implementation, _Rounding(torch_cpu))
+    if right:
+        exact = Task(Case.of("matmul", {**params, "dtype": "float32"}, phase), "torch-cpu", "torch", task.settings)
+        with pytest.raises(WrongResult):
+            verify(exact, MATMUL, implementation, torch_cpu)

@@ -1,4 +1,5 @@
-"""quant_matmul, quant_group_gemm_reduce_sum: products of 8-bit numbers, counted as torch counts them."""
+"""quant_matmul, quant_group_gemm_reduce_sum, quant_batched_matmul, quant_grouped_gemm: products of 8-bit numbers, counted
+as torch counts them."""
 
 from __future__ import annotations
 
@@ -8,8 +9,14 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from opmark.catalogue.operators._quantization import FP8, Exact8, multiply
-from opmark.catalogue.operators.quantization import QUANT_GEMM_OPERATORS, QUANT_GROUP_GEMM_REDUCE_SUM, QUANT_MATMUL
+from opmark.catalogue.operators._quantization import FLOATS8, FP8, Exact8, multiply
+from opmark.catalogue.operators.quantization import (
+    QUANT_BATCHED_MATMUL,
+    QUANT_GEMM_OPERATORS,
+    QUANT_GROUP_GEMM_REDUCE_SUM,
+    QUANT_GROUPED_GEMM,
+    QUANT_MATMUL,
+)
 from opmark.errors import InvalidParameter, Unsupported
 from opmark.plugin import Operator
 from opmark.plugin.registry import operator
@@ -23,13 +30,23 @@ COSTS = [
     (QUANT_MATMUL, {"has_bias": True}, Cost(2 * 3 * 16 * 5, 48 + 80 + 4 * 8 + 4 * 5, 2 * 15)),
     # Two groups of the same; the sum is written once.
     (QUANT_GROUP_GEMM_REDUCE_SUM, {}, Cost(2 * 2 * 3 * 16 * 5, 2 * (48 + 80 + 4 * 8), 2 * 15)),
+    # Two products of the same; products of 1 and 3 rows.
+    (QUANT_BATCHED_MATMUL, {}, Cost(2 * 2 * 3 * 16 * 5, 2 * (48 + 80 + 4 * 8), 2 * 30)),
+    (QUANT_GROUPED_GEMM, {}, Cost(2 * 4 * 16 * 5, 64 + 160 + 4 * (4 + 10), 2 * 20)),
 ]
+GIVEN = {
+    "quant_batched_matmul": {"B": 2, "M": 3, "N": 5, "K": 16},
+    "quant_grouped_gemm": {"M": [1, 3], "N": 5, "K": 16},
+}
+WITH_TOKENS = (QUANT_MATMUL, QUANT_GROUP_GEMM_REDUCE_SUM)
 
 
 @pytest.mark.parametrize(("op", "change", "cost"), COSTS)
-@pytest.mark.parametrize("dtype", ["int8", FP8])
+@pytest.mark.parametrize("dtype", ["int8", *FLOATS8])
 def test_cost_by_hand(op: Operator, change: dict[str, Any], cost: Cost, dtype: str) -> None:
-    assert op.cost(op.complete({**SIZES, **change, "dtype": dtype, "out_dtype": "bfloat16"})) == cost
+    assert (
+        op.cost(op.complete({**GIVEN.get(op.name, SIZES), **change, "dtype": dtype, "out_dtype": "bfloat16"})) == cost
+    )
 
 
 def _launch(op: Operator, params: dict[str, Any], live: Any) -> Any:
@@ -40,7 +57,7 @@ def _launch(op: Operator, params: dict[str, Any], live: Any) -> Any:
 
 @pytest.mark.parametrize("op", QUANT_GEMM_OPERATORS, ids=lambda op: op.name)
 def test_torch_counts_as_many_operations(op: Operator, torch_cpu: Any) -> None:
-    params = op.complete({**SIZES, "dtype": FP8})
+    params = op.complete({**GIVEN.get(op.name, SIZES), "dtype": FP8})
     launch = _launch(op, params, torch_cpu)
     with FlopCounterMode(display=False) as counter:
         launch()
@@ -103,7 +120,7 @@ def test_8_bit_inputs_do_not_loosen_what_is_allowed() -> None:
     assert Exact8().bounds("float32", {})[0] == pytest.approx(1e-5)
 
 
-@pytest.mark.parametrize("op", QUANT_GEMM_OPERATORS, ids=lambda op: op.name)
+@pytest.mark.parametrize("op", WITH_TOKENS, ids=lambda op: op.name)
 def test_fewer_tokens_than_ranks_are_refused(op: Operator) -> None:
     with pytest.raises(InvalidParameter, match="parameter `sp_size` must be at most num_tokens=1"):
         op.check_rules(op.complete({**SIZES, "num_tokens": 1}))
@@ -111,3 +128,10 @@ def test_fewer_tokens_than_ranks_are_refused(op: Operator) -> None:
 
 def test_names_of_other_systems_are_found() -> None:
     assert operator("moe_quant_matmul") is QUANT_MATMUL
+
+
+@pytest.mark.parametrize("op", QUANT_GEMM_OPERATORS, ids=lambda op: op.name)
+def test_weights_for_float8_e5m2_are_of_the_type_that_matrix_units_multiply_it_with(op: Operator) -> None:
+    specs = op.inputs(op.complete({**GIVEN.get(op.name, SIZES), "dtype": "float8_e5m2"}))
+    types = {name.rstrip("0123456789"): spec.dtype for name, spec in specs.items()}
+    assert (types["x"], types["weight"]) == ("float8_e5m2", FP8)

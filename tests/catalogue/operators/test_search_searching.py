@@ -63,6 +63,15 @@ def test_what_is_unique_depends_on_the_data(torch_cpu: Any) -> None:
     assert not np.array_equal(one, other)
 
 
+@pytest.mark.parametrize("shape", [[100], [256, 1024]])
+def test_float16_has_as_many_different_elements_as_its_cost_says(shape: list[int], torch_cpu: Any) -> None:
+    """Integers above 2048 would be rounded together; a large tensor has as many as float16 can tell apart."""
+    params = UNIQUE.complete({"shape": shape, "repeats": 2, "dtype": "float16"})
+    (x,) = _arrays(UNIQUE, params, torch_cpu).values()
+    assert np.isfinite(x).all()
+    assert 2 * len(np.unique(x)) == UNIQUE.cost(params).bytes_written == 2 * min(x.size // 2, 10_000)
+
+
 def test_the_table_is_sorted_and_values_fall_everywhere(torch_cpu: Any) -> None:
     params = SEARCHSORTED.complete({"entries": 10, "values": 1000})
     arrays = _arrays(SEARCHSORTED, params, torch_cpu)

@@ -199,6 +199,35 @@ def test_float32_means_float32() -> None:
 
 
 @pytest.fixture
+def ampere(torch_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(torch_cpu, "_device", "cuda")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
+    return torch_cpu
+
+
+def test_products_are_in_tf32_for_its_own_cases_only(ampere: Any) -> None:
+    for dtype in ("tfloat32", "float32", "tfloat32", "float16"):
+        ampere.compute_in(dtype)
+        assert torch.backends.cuda.matmul.allow_tf32 == (dtype == "tfloat32")
+        assert not torch.backends.cudnn.allow_tf32
+
+
+def test_a_device_without_tf32_says_so(ampere: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a device would compute in float32 without a word, and be measured under the wrong name."""
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    with pytest.raises(Unsupported, match="NVIDIA_TF32_OVERRIDE=0"):
+        ampere.compute_in("tfloat32")
+    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
+    with pytest.raises(Unsupported, match=r"compute capability 7\.5, and tfloat32 came with 8\.0"):
+        ampere.compute_in("tfloat32")
+    monkeypatch.setattr(ampere, "_device", "cpu")
+    with pytest.raises(Unsupported, match="no products in tfloat32 on cpu"):
+        ampere.compute_in("tfloat32")
+    assert not torch.backends.cuda.matmul.allow_tf32
+
+
+@pytest.fixture
 def product(torch_cpu: Any) -> Any:
     a, b = (torch_cpu.tensor(TensorSpec(shape, "float32"), i) for i, shape in enumerate([(5, 7), (7, 3)]))
     launch, seeds = torch_cpu.backward(lambda: torch.mm(a, b), [a, b], 9)

@@ -12,6 +12,7 @@ from bytemicroperf_samples import LISTS, V3_COMPUTE
 from opmark.catalogue.workload_file import compact
 from opmark.errors import InvalidFile
 from opmark.interop.bytemicroperf.importer import BYTEMICROPERF
+from opmark.interop.bytemicroperf.operators import to_bytemicroperf
 from opmark.runner.workload_source import WorkloadSource, read_source
 
 
@@ -213,12 +214,24 @@ def problem(taken: WorkloadSource) -> str:
 
 
 def test_an_unknown_value_is_reported_with_its_place_and_the_number_of_points(tmp_path):
-    taken = read(tmp_path, "gemm.json", {"cases": [{**GEMM, "dtype": ["float32", "tfloat32"]}]})
+    taken = read(tmp_path, "gemm.json", {"cases": [{**GEMM, "dtype": ["float32", "mxfloat8"]}]})
     assert len(taken.cases) == 4
     assert f"{tmp_path}/gemm.json: $.cases[0].dtype[1]: " in problem(taken)
-    assert "`tfloat32`" in problem(taken)
+    assert "`mxfloat8`" in problem(taken)
     assert "(4 points)" in problem(taken)
-    assert "float32 is measured without TF32 here" in problem(taken)
+    assert "no operator of opmark has a scale for each block" in problem(taken)
+
+
+def test_products_in_tf32_are_imported_and_come_back_by_the_same_name(tmp_path):
+    taken = read(tmp_path, "gemm.json", {"cases": [{**GEMM, "dtype": ["float32", "tfloat32"]}]})
+    assert not taken.problems
+    assert [case.params["dtype"] for case in taken.cases].count("tfloat32") == len(taken.cases) / 2 == 4
+    assert {to_bytemicroperf(case).arguments["dtype"] for case in taken.cases} == {"float32", "tfloat32"}
+
+
+def test_an_operator_without_products_has_no_tf32(tmp_path):
+    taken = read(tmp_path, "add.json", {"add": [V3_COMPUTE["add"][0] | {"dtype": ["float32", "tfloat32"]}]})
+    assert "`add` has no tfloat32; expected one of float" in problem(taken)
 
 
 def test_a_place_in_a_dotted_key(tmp_path):

@@ -152,6 +152,16 @@ def test_tokens_are_distributed_as_in_bytemicroperf(tokens, sizes, data):
     assert operator(case.op).inputs(case.params)["x"].shape == (sum(mine), 64)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_quantised_group_gemm_of_16_bits_is_a_plain_one(dtype):
+    point = {**TOKENS, "num_tokens": 16, "hidden_size": 64, "new_hidden_size": 32, "num_experts": 4, "topk": 2,
+             "dtype.w_dtype.compute_dtype.dst_dtype": [[dtype] * 4]}  # fmt: skip
+    case = read("moe_quant_group_gemm", {name: value for name, value in point.items() if name != "dtype"})
+    assert (case.op, case.params["dtype"]) == ("moe_group_gemm", dtype)
+    theirs = to_bytemicroperf(case)
+    assert (theirs.op, theirs.arguments["w_dtype"]) == ("moe_quant_group_gemm", dtype)
+
+
 SECOND_EXPERTS = {**TOKENS, "world_size.rank": [[4, 2]], "num_shared_experts.dp_size.sp_size": [[0, 1, 1]],
                   "num_experts.topk.ep_size": [[8, 2, 4]], "num_tokens": 16}  # fmt: skip
 

@@ -10,6 +10,7 @@ import pytest
 from bytemicroperf_samples import V1_GROUPS, v1
 
 from opmark.errors import InvalidFile
+from opmark.interop.bytemicroperf.operators import to_bytemicroperf
 from opmark.runner.workload_source import WorkloadSource, read_source
 
 
@@ -196,7 +197,22 @@ def test_a_broken_group_is_named_and_the_others_are_imported(tmp_path, group, ex
 
 
 def test_an_element_type_has_a_place(tmp_path):
-    taken = read(tmp_path, v1("batch_gemm", dtype=["float32", "int8"]))
+    taken = read(tmp_path, v1("batch_gemm", dtype=["float32", "int16"]))
     assert len(taken.cases) == 2
     assert taken.problems[0].where.endswith("batch_gemm.json: $.dtype[1]")
     assert "(2 points)" in taken.problems[0].message
+
+
+@pytest.mark.parametrize(("task", "op"), [("batch_gemm", "quant_batched_matmul"), ("group_gemm", "quant_grouped_gemm")])
+def test_several_products_in_int8_have_scales_and_keep_their_name(tmp_path, task, op):
+    taken = read(tmp_path, v1(task, dtype=["int8"]))
+    assert not taken.problems
+    assert {case.op for case in taken.cases} == {op}
+    assert any(f"{task} in int8 is {op} here" in note for note in taken.notes)
+    assert {to_bytemicroperf(case).op for case in taken.cases} == {task}
+
+
+def test_float16_has_unique_elements(tmp_path):
+    taken = read(tmp_path, v1("unique", dtype=["float16"]))
+    assert not taken.problems
+    assert {case.params["dtype"] for case in taken.cases} == {"float16"}

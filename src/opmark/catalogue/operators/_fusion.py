@@ -35,7 +35,10 @@ def compiled(chain: Chain) -> Implementation:
 
     def build(p: Params, **tensors: Any) -> Launch:
         import torch
+        import torch._functorch.config
 
+        # A graph is walked back many times: what it keeps of the forward pass must not be given away.
+        torch._functorch.config.donated_buffer = False
         call = torch.compile(_copy_code(chain(p)), dynamic=False, fullgraph=True)
         try:
             call(*tensors.values())
@@ -52,9 +55,9 @@ def compiled(chain: Chain) -> Implementation:
     return by_torch(build, "torch.compile", name="compiled")
 
 
-def fused(build: Callable[..., Launch], name: str = "fused") -> Implementation:
+def fused(build: Callable[..., Launch], name: str = "fused", no_gradient: str = "") -> Implementation:
     """Make an implementation of a native kernel. It is called once while it is built, as torch only then reports that a
-    device lacks it."""
+    device lacks it. `no_gradient` is the reason why a kernel for inference has none."""
 
     def build_and_try(p: Params, **tensors: Any) -> Launch:
         import torch
@@ -67,9 +70,21 @@ def fused(build: Callable[..., Launch], name: str = "fused") -> Implementation:
         except (RuntimeError, NotImplementedError) as error:
             kind, device = p["dtype"], next(iter(tensors.values())).device.type
             raise Unsupported(f"torch has no fused kernel for {kind} on {device}: {_first_line(error)}") from error
-        return launch
+        return _refuse_gradients(launch, no_gradient) if no_gradient else launch
 
     return by_torch(build_and_try, name=name)
+
+
+def _refuse_gradients(launch: Launch, reason: str) -> Launch:
+    """Return a launch that raises Unsupported where a backward pass records it."""
+    from torch import is_grad_enabled
+
+    def checked() -> Any:
+        if is_grad_enabled():
+            raise Unsupported(reason)
+        return launch()
+
+    return checked
 
 
 def _copy_code(function: Any) -> Any:

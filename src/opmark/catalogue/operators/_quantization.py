@@ -8,8 +8,12 @@ from typing import Any
 from opmark.catalogue.operators import _numpy as np
 from opmark.errors import Unsupported
 from opmark.plugin import Params, Tolerance
+from opmark.plugin.param import dtype
 
 FP8 = "float8_e4m3fn"
+FLOATS8 = (FP8, "float8_e5m2")
+NARROW = dtype("int8", *FLOATS8, default="int8", doc="element type; weights for float8_e5m2 are float8_e4m3fn")
+"""Element types of products of 8-bit numbers. Matrix units multiply no two matrices of float8_e5m2."""
 # torch._int_mm on CUDA needs more than 16 rows; its other sizes have to be multiples of 8.
 _FEWEST_ROWS, _MULTIPLE = 17, 8
 
@@ -21,12 +25,16 @@ class Exact8(Tolerance):
     """
 
     def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
-        return super().bounds("float16" if dtype == FP8 else dtype, params)
+        return super().bounds("float16" if dtype in FLOATS8 else dtype, params)
 
 
-def domain(dtype: str) -> tuple[float, float]:
+def weight_dtype(p: Params) -> str:
+    return FP8 if p["dtype"] in FLOATS8 else str(p["dtype"])
+
+
+def domain(kind: str) -> tuple[float, float]:
     """Return bounds of the values. Zeros or only positive values would let a device run faster than real data."""
-    return (-127, 128) if dtype == "int8" else (-1.0, 1.0)
+    return (-127, 128) if kind == "int8" else (-1.0, 1.0)
 
 
 def multiply(p: Params, x: Any, weight: Any) -> Callable[..., Any]:
@@ -37,7 +45,7 @@ def multiply(p: Params, x: Any, weight: Any) -> Callable[..., Any]:
     import torch
 
     out = getattr(torch, p["out_dtype"])
-    if p["dtype"] == FP8:
+    if p["dtype"] in FLOATS8:
         return _scaled_product(x, weight, out)
     product = _integer_product(x, weight)
     return lambda x, xs, w, ws: (product(x, w) * xs.unsqueeze(1) * ws).to(out)
@@ -86,7 +94,7 @@ def _scaled_product(x: Any, weight: Any, out: Any) -> Callable[..., Any]:
             reasons.append(str(error).partition("\n")[0])
         else:
             return way
-    raise Unsupported(f"torch._scaled_mm does not multiply these {FP8} matrices here: {reasons[0]}")
+    raise Unsupported(f"torch._scaled_mm does not multiply these 8-bit matrices here: {reasons[0]}")
 
 
 # Values rounded to 8 bits: how rows of them are made and compared.

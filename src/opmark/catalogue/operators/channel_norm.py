@@ -17,6 +17,9 @@ from opmark.schema.tensor import FLOATS
 
 SHAPE = shape("shape", "shape of x: batch, channels, and any number of further axes")
 EPS = real("eps", "added to the variance before the root", 1e-5, kind="amount")
+TRAINING = "use the statistics of this batch and update the running ones; false: use the running ones"
+MOMENTUM = real("momentum", "weight of this batch in the running statistics (MXNet: 1 - this)", 0.1, kind="amount")
+MOMENTUM_IS_A_SHARE = ParamRule("momentum", "be at most 1", lambda p: p["momentum"] <= 1)
 HAS_CHANNELS = ParamRule("shape", "have at least 2 axes, of which the second is the channels (got {shape})",
                     lambda p: len(p["shape"]) >= 2)  # fmt: skip
 IMAGES = {
@@ -73,7 +76,7 @@ def _batch_backward(p: Params) -> Cost:
     return Cost(6 * x.elements, 2 * x.nbytes + 3 * weight.nbytes, nbytes((x, weight, bias)))
 
 
-def _batch_norm(p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any) -> Any:
+def batch_norm(p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any) -> Any:
     """In training, return the updated running statistics too; the running variance is the sample variance."""
     mean, var = running_mean, running_var
     if p["training"]:
@@ -91,17 +94,23 @@ def _batch_norm(p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, ru
     return y, *updated
 
 
-def _numpy_batch_norm(p: Params, **tensors: Any) -> Launch:
-    launch: Launch = formula(_batch_norm).build(p, **tensors)
-    if not p["training"]:
-        return launch
-    mean, var = tensors["running_mean"], tensors["running_var"]
+def numpy_norm(reference: Callable[..., Any], *running: str) -> Implementation:
+    """Make a NumPy implementation of a reference that in training also returns the new values of these two inputs. They
+    are updated in place."""
 
-    def training() -> Any:
-        y, mean[:], var[:] = launch()
-        return y, mean, var
+    def build(p: Params, **tensors: Any) -> Launch:
+        launch: Launch = formula(reference).build(p, **tensors)
+        if not p["training"]:
+            return launch
+        mean, var = (tensors[name] for name in running)
 
-    return training
+        def training() -> Any:
+            y, mean[:], var[:] = launch()
+            return y, mean, var
+
+        return training
+
+    return numpy(build)
 
 
 def _torch_batch_norm(p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any) -> Launch:
@@ -117,26 +126,28 @@ BATCH_NORM = Operator(
     category="normalization",
     params=(
         SHAPE,
-        flag("training", "use the statistics of this batch and update the running ones; false: use the running ones",
-             default=True),
-        real("momentum", "weight of this batch in the running statistics (MXNet: 1 - this)", 0.1, kind="amount"),
+        flag("training", TRAINING, default=True),
+        MOMENTUM,
         EPS,
         dtype(*FLOATS),
     ),
     inputs=_batch_inputs,
     cost=_batch_cost,
     backward_cost=_batch_backward,
-    reference=_batch_norm,
+    reference=batch_norm,
     presets=IMAGES,
     rules=(
         HAS_CHANNELS,
         ParamRule("shape", "have at least 4 elements per channel (got {shape})",
              lambda p: prod(p["shape"]) // p["shape"][1] >= 4),
-        ParamRule("momentum", "be at most 1", lambda p: p["momentum"] <= 1),
+        MOMENTUM_IS_A_SHARE,
     ),
     gradients=("x", "weight", "bias"),
     mutates=("running_mean", "running_var"),
-    implementations=(numpy(_numpy_batch_norm), torch(_torch_batch_norm, "torch.nn.functional.batch_norm")),
+    implementations=(
+        numpy_norm(batch_norm, "running_mean", "running_var"),
+        torch(_torch_batch_norm, "torch.nn.functional.batch_norm"),
+    ),
     aliases=("BatchNorm", "batchnorm"),
 )  # fmt: skip
 

@@ -231,6 +231,47 @@ def _one_pass(flops: int, nbytes: int) -> Cost:
     return Cost(flops, nbytes, nbytes)
 
 
+def _softmax_dropout_backward(p: Params) -> Cost:
+    """Count 1 for the scale and 4 for softmax; its result, the incoming gradient and a bool per element are read."""
+    n = prod(p["shape"])
+    whole = n * sizeof(p["dtype"])
+    return Cost(5 * n, 2 * whole + n, whole)
+
+
+# Elements of a row whose gradients are asked what was dropped, and the incoming gradient below which rounding hides it.
+_ASKED, _CLEAR = 3, 0.25
+
+
+def _observe_softmax_gradient(p: Params, gradients: Any, seeds: Any, x: Any) -> Any:
+    """Find out what was dropped, and compute the gradient with that.
+
+    An element has gradient s (g - c): s is its softmax, g its incoming gradient, scaled, or 0 where it was dropped, and
+    c the sum of s g over its row. So each element tells c in two ways, as kept and as dropped, of which one is right;
+    c tells of all others whether they were dropped. The c that explains a row best counts.
+    """
+    found, seed, factor = gradients[0], seeds[0], 1 / (1 - p["p"])
+    best, least, kept = np.zeros(x.shape), np.full(x.shape[:-1], np.inf), np.ones(x.shape, bool)
+    if found.shape != x.shape or not np.isfinite(found).all():
+        return [(found, best)]
+    shares, incoming = softmax(x), factor * seed
+    ratio = found / shares
+    asked = np.argsort(-shares, axis=-1)[..., :_ASKED]
+    for i in range(asked.shape[-1]):
+        at = asked[..., i : i + 1]
+        for if_kept in (incoming, np.zeros_like(incoming)):
+            common = np.take_along_axis(if_kept - ratio, at, -1)
+            guess = np.abs(ratio + common - incoming) < np.abs(ratio + common)
+            passed = np.where(guess, incoming, 0.0)
+            expected = shares * (passed - (shares * passed).sum(axis=-1, keepdims=True))
+            error = np.square(found - expected).sum(axis=-1)
+            better = error < least
+            least = np.where(better, error, least)
+            best, kept = (np.where(better[..., None], new, old) for new, old in ((expected, best), (guess, kept)))
+    clear = ~kept[np.abs(seed) > _CLEAR]
+    share = snap(float(clear.mean()), p["p"], share_error(p["p"], clear.size)) if clear.size else p["p"]
+    return [(found, best), (np.array([share]), np.array([p["p"]]))]
+
+
 SOFTMAX_DROPOUT = Operator(
     name="softmax_dropout",
     summary="dropout(softmax(x)) along the last axis",
@@ -239,8 +280,11 @@ SOFTMAX_DROPOUT = Operator(
     inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"])},
     # 4 for softmax and 1 for the scale.
     cost=lambda p: _one_pass(5 * prod(p["shape"]), prod(p["shape"]) * sizeof(p["dtype"])),
+    backward_cost=_softmax_dropout_backward,
+    gradients=("x",),
     reference=lambda p, x: (softmax(x) / (1 - p["p"]), _statistics(p)),
     observe=_observe_softmax,
+    observe_gradients=_observe_softmax_gradient,
     draws=lambda p, output, x: take_windows(output == 0),
     presets=ROW_PRESETS,
     rules=(BELOW_ONE,),
@@ -284,6 +328,19 @@ def _bias_chain(p: Params) -> Callable[..., Any]:
     return lambda x, bias, residual: dropout(x + bias, rate, True) + residual
 
 
+def _observe_bias_gradients(p: Params, gradients: Any, seeds: Any, x: Any, bias: Any, residual: Any) -> Any:
+    """Compare that of x as for a dropout; the bias has the sums of what x has."""
+    of_x, of_bias = gradients
+    axes = tuple(range(of_x.ndim - 1))
+    return [*DropoutKind(False, False).observe_gradients(p, [of_x], seeds, x), (of_bias, of_x.sum(axis=axes))]
+
+
+def _bias_backward(p: Params) -> Cost:
+    """Count the scale and the sum for the bias; the incoming gradient and a bool per element are read."""
+    x, bias, _ = _bias_inputs(p).values()
+    return Cost(2 * x.elements, x.nbytes + x.elements, x.nbytes + bias.nbytes)
+
+
 BIAS_DROPOUT_ADD = Operator(
     name="bias_dropout_add",
     summary="residual + dropout(x + bias), as between the layers of a transformer",
@@ -291,6 +348,10 @@ BIAS_DROPOUT_ADD = Operator(
     params=(shape("shape", "shape of x and residual; the bias is as long as the last axis"), P, dtype(*FLOATS)),
     inputs=_bias_inputs,
     cost=lambda p: Cost(3 * prod(p["shape"]), nbytes(_bias_inputs(p).values()), prod(p["shape"]) * sizeof(p["dtype"])),
+    backward_cost=_bias_backward,
+    # The gradient of the residual is the incoming one.
+    gradients=("x", "bias"),
+    observe_gradients=_observe_bias_gradients,
     reference=lambda p, **inputs: (_keep_all(p, **inputs), _statistics(p)),
     observe=_observe_bias,
     draws=lambda p, output, x, bias, residual: take_windows(output - residual < LOWEST),

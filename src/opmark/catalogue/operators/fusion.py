@@ -10,10 +10,11 @@ from typing import Any
 from opmark.catalogue.operators import _numpy as np
 from opmark.catalogue.operators._builders import attention, formula, gelu, layer_norm
 from opmark.catalogue.operators._fusion import compiled, fused, on_cpu, refuse_device, unfused
+from opmark.catalogue.operators.channel_norm import EPS, MOMENTUM, MOMENTUM_IS_A_SHARE, TRAINING, batch_norm, numpy_norm
 from opmark.errors import Unsupported
 from opmark.plugin import Launch, Operator, Param, ParamRule, Params, Tolerance
 from opmark.plugin.operator import sum_of_products
-from opmark.plugin.param import choice, dtype, integer, real, shape, size
+from opmark.plugin.param import choice, dtype, flag, integer, shape, size
 from opmark.schema import Cost, TensorSpec
 from opmark.schema.cost import nbytes
 from opmark.schema.tensor import FLOATS, sizeof
@@ -31,13 +32,30 @@ ROW_PRESETS = {
 }
 
 
+# While gradients are checked, a factor between -1 and 1 moves by at most this much, and so does a product of two.
+_MOVED = 1e-4
+
+
+def _away_from_zero(p: Params, sums: Any, tolerance: Tolerance) -> Any:
+    """Return which sums of products in front of a relu keep their sign where factors move a little or are rounded."""
+    rounding = tolerance.bounds(p["dtype"], p)[1] * tolerance.magnitude(p)
+    return np.abs(sums) > _MOVED * tolerance.terms(p) + rounding
+
+
 def _linear_inputs(p: Params, third: tuple[int, ...], name: str) -> dict[str, TensorSpec]:
     x, weight = TensorSpec((p["M"], p["K"]), p["dtype"]), TensorSpec((p["N"], p["K"]), p["dtype"])
     return {"x": x, "weight": weight, name: TensorSpec(third, p["dtype"])}
 
 
+LINEAR_TOLERANCE = sum_of_products(lambda p: int(p["K"]) + 1)
+
+
 def _linear_relu(p: Params, x: Any, weight: Any, bias: Any) -> Any:
     return np.maximum(x @ weight.T + bias, 0)
+
+
+def _smooth_linear_relu(p: Params, x: Any, weight: Any, bias: Any) -> Any:
+    return _away_from_zero(p, x @ weight.T + bias, LINEAR_TOLERANCE)
 
 
 def _linear_gelu(p: Params, x: Any, weight: Any, bias: Any) -> Any:
@@ -73,9 +91,12 @@ def _native_linear(p: Params, x: Any, weight: Any, bias: Any) -> Launch:
     return partial(torch.ops.aten._addmm_activation, bias, x, weight.t(), use_gelu=bool(kind))
 
 
-def _linear(name: str, summary: str, *, reference: Any, chain: Any, flops: int, params: tuple[Param, ...] = (),
-            aliases: tuple[str, ...]) -> Operator:  # fmt: skip
-    """Make a linear layer with an activation of `flops` operations per element."""
+FOR_INFERENCE = "torch's kernel with an activation is for inference, and has no gradient"
+
+
+def _linear(name: str, summary: str, *, reference: Any, chain: Any, flops: int, backward_flops: int, smooth: Any = None,
+            params: tuple[Param, ...] = (), aliases: tuple[str, ...]) -> Operator:  # fmt: skip
+    """Make a linear layer with an activation of `flops` operations per element, and `backward_flops` backwards."""
 
     def inputs(p: Params) -> dict[str, TensorSpec]:
         return _linear_inputs(p, (p["N"],), "bias")
@@ -84,6 +105,13 @@ def _linear(name: str, summary: str, *, reference: Any, chain: Any, flops: int, 
         n = p["M"] * p["N"]
         return Cost((2 * p["K"] + 1 + flops) * n, nbytes(inputs(p).values()), n * sizeof(p["dtype"]))
 
+    def backward_cost(p: Params) -> Cost:
+        """Count two products and a sum for the bias; what the activation had as its input is read too."""
+        x, weight, bias = inputs(p).values()
+        n = p["M"] * p["N"]
+        read = x.nbytes + weight.nbytes + 2 * n * sizeof(p["dtype"])
+        return Cost((4 * p["K"] + 1 + backward_flops) * n, read, nbytes((x, weight, bias)))
+
     return Operator(
         name=name,
         summary=summary,
@@ -91,10 +119,18 @@ def _linear(name: str, summary: str, *, reference: Any, chain: Any, flops: int, 
         params=(*LINEAR_PARAMS, *params, dtype(*FLOATS)),
         inputs=inputs,
         cost=cost,
+        backward_cost=backward_cost,
+        gradients=("x", "weight", "bias"),
+        smooth=smooth,
         reference=reference,
-        tolerance=sum_of_products(lambda p: int(p["K"]) + 1),
+        tolerance=LINEAR_TOLERANCE,
         presets=LINEAR_PRESETS,
-        implementations=(formula(reference), unfused(chain), fused(_native_linear), compiled(chain)),
+        implementations=(
+            formula(reference),
+            unfused(chain),
+            fused(_native_linear, no_gradient=FOR_INFERENCE),
+            compiled(chain),
+        ),
         aliases=aliases,
     )
 
@@ -115,7 +151,12 @@ def _add_chain(p: Params) -> Callable[..., Any]:
 def _native_add(p: Params, x: Any, weight: Any, other: Any) -> Launch:
     from torch import addmm
 
-    return partial(addmm, other, x, weight.t())
+    return lambda: addmm(other, x, weight.t())  # a view that is made before has no way back to the weight
+
+
+def _linear_add_backward(p: Params) -> Cost:
+    x, weight, other = _linear_inputs(p, (p["M"], p["N"]), "other").values()
+    return Cost(4 * p["K"] * other.elements, nbytes((x, weight, other)), x.nbytes + weight.nbytes)
 
 
 LINEAR_ADD = Operator(
@@ -129,8 +170,11 @@ LINEAR_ADD = Operator(
         (p["M"] * p["K"] + p["N"] * p["K"] + p["M"] * p["N"]) * sizeof(p["dtype"]),
         p["M"] * p["N"] * sizeof(p["dtype"]),
     ),
+    backward_cost=_linear_add_backward,
+    # The gradient of the addend is the incoming one.
+    gradients=("x", "weight"),
     reference=_linear_add,
-    tolerance=sum_of_products(lambda p: int(p["K"]) + 1),
+    tolerance=LINEAR_TOLERANCE,
     presets=LINEAR_PRESETS,
     implementations=(formula(_linear_add), unfused(_add_chain), fused(_native_add), compiled(_add_chain)),
     aliases=("fc_sum", "linear_sum"),
@@ -157,18 +201,27 @@ def _norm_inputs(p: Params) -> dict[str, TensorSpec]:
     return _row_specs(p, ("x", "residual"), ("weight", "bias"))
 
 
+def _norm_backward(p: Params) -> Cost:
+    """Count 12 flops per element, as for layer_norm; the sum that was normalised is read."""
+    x, _, weight, bias = _norm_inputs(p).values()
+    return Cost(12 * x.elements, 2 * x.nbytes + weight.nbytes, nbytes((x, weight, bias)))
+
+
 ADD_LAYER_NORM = Operator(
     name="add_layer_norm",
     summary="layer_norm(x + residual) along the last axis",
     category="fused",
     params=(
         shape("shape", "shape of x and residual; the last axis is normalised"),
-        real("eps", "added to the variance before the root", 1e-5, kind="amount"),
+        EPS,
         dtype(*FLOATS),
     ),
     inputs=_norm_inputs,
     # 1 for the sum and 7 for layer_norm.
     cost=lambda p: Cost(8 * prod(p["shape"]), nbytes(_norm_inputs(p).values()), prod(p["shape"]) * sizeof(p["dtype"])),
+    backward_cost=_norm_backward,
+    # The gradient of the residual is that of x.
+    gradients=("x", "weight", "bias"),
     reference=_add_layer_norm,
     presets=ROW_PRESETS,
     rules=(
@@ -201,6 +254,12 @@ def _attention_inputs(p: Params) -> dict[str, TensorSpec]:
     return {"q": spec, "k": spec, "v": spec}
 
 
+def _attention_backward(p: Params) -> Cost:
+    """Count four products for the gradients and one to recompute the scores; the output and its gradient are read."""
+    q, k, v = _attention_inputs(p).values()
+    return Cost(10 * q.elements * p["length"], 5 * q.nbytes, nbytes((q, k, v)))
+
+
 def _attention_preset(batch: int, heads: int, length: int, head_dim: int) -> dict[str, int]:
     return {"batch": batch, "heads": heads, "length": length, "head_dim": head_dim}
 
@@ -223,6 +282,8 @@ ATTENTION = Operator(
         nbytes(_attention_inputs(p).values()),
         _attention_inputs(p)["q"].nbytes,
     ),
+    backward_cost=_attention_backward,
+    gradients=("q", "k", "v"),
     reference=_attention,
     # A result is the mean of `length` values between -1 and 1.
     tolerance=Tolerance(magnitude=lambda p: (3 * p["length"]) ** -0.5),
@@ -253,6 +314,10 @@ def _out_image(p: Params) -> tuple[int, int]:
     return height, width
 
 
+def _outputs(p: Params) -> int:
+    return int(p["batch"] * p["out_channels"] * prod(_out_image(p)))
+
+
 def _terms(p: Params) -> int:
     """Return the number of products that are added up for one output element."""
     return int(p["in_channels"] * prod(p["kernel"]))
@@ -274,8 +339,22 @@ def _inputs(p: Params, norm: bool) -> dict[str, TensorSpec]:
 
 def _cost(p: Params, norm: bool) -> Cost:
     """Count the products and a shift of each output; the scale is folded into the weights."""
-    n = p["batch"] * p["out_channels"] * prod(_out_image(p))
-    return Cost((2 * _terms(p) + 1) * n, nbytes(_inputs(p, norm).values()), n * sizeof(p["dtype"]))
+    n, read = _outputs(p), nbytes(_inputs(p, norm).values())
+    if norm and p["training"]:  # 7 flops and new statistics, as for batch_norm
+        return Cost((2 * _terms(p) + 7) * n, read, (n + 2 * p["out_channels"]) * sizeof(p["dtype"]))
+    return Cost((2 * _terms(p) + 1) * n, read, n * sizeof(p["dtype"]))
+
+
+def _backward_cost(p: Params, norm: bool) -> Cost:
+    """Count two convolutions, a sum for the bias, or what batch_norm has backwards. What the convolution had as its
+    result is read, for the sign or to be normalised again."""
+    n, kind, specs = _outputs(p), sizeof(p["dtype"]), _inputs(p, norm)
+    vector = p["out_channels"] * kind
+    images = specs["x"].nbytes + specs["weight"].nbytes
+    if not norm:
+        return Cost((4 * _terms(p) + 1) * n, images + 2 * n * kind, images + vector)
+    flops, vectors = (9, 1) if p["training"] else (6, 3)
+    return Cost((4 * _terms(p) + flops) * n, images + 2 * n * kind + vectors * vector, images + 2 * vector)
 
 
 def _conv(p: Params, x: Any, weight: Any) -> Any:
@@ -290,17 +369,35 @@ def _per_channel(vector: Any) -> Any:
     return vector[:, None, None]
 
 
+# A normalised batch has values of about 1, whatever the convolution has.
+CONV_TOLERANCE = sum_of_products(_terms)
+NORM_TOLERANCE = Tolerance(_terms, lambda p: 1.0 if p["training"] else CONV_TOLERANCE.magnitude(p))
+
+
 def _conv_relu(p: Params, x: Any, weight: Any, bias: Any) -> Any:
     return np.maximum(_conv(p, x, weight) + _per_channel(bias), 0)
 
 
+def _smooth_conv_relu(p: Params, x: Any, weight: Any, bias: Any) -> Any:
+    return _away_from_zero(p, _conv(p, x, weight) + _per_channel(bias), CONV_TOLERANCE)
+
+
 def _conv_bn(p: Params, x: Any, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
-    scale = gamma / np.sqrt(var + p["eps"])
-    return (_conv(p, x, weight) - _per_channel(mean)) * _per_channel(scale) + _per_channel(beta)
+    return batch_norm(p, _conv(p, x, weight), gamma, beta, mean, var)
 
 
 def _conv_bn_relu(p: Params, **inputs: Any) -> Any:
-    return np.maximum(_conv_bn(p, **inputs), 0)
+    found = _conv_bn(p, **inputs)
+    return (np.maximum(found[0], 0), *found[1:]) if p["training"] else np.maximum(found, 0)
+
+
+def _smooth_conv_bn_relu(p: Params, x: Any, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
+    """Compare what the normalisation shifts, in units of what the convolution adds up."""
+    convolved = _conv(p, x, weight)
+    normal = batch_norm(p, convolved, gamma, beta, mean, var)
+    spread = convolved.var(axis=(0, 2, 3)) if p["training"] else var
+    sums = (normal[0] if p["training"] else normal) / _per_channel(gamma / np.sqrt(spread + p["eps"]))
+    return _away_from_zero(p, sums, CONV_TOLERANCE)
 
 
 def _conv_relu_chain(p: Params) -> Callable[..., Any]:
@@ -310,26 +407,23 @@ def _conv_relu_chain(p: Params) -> Callable[..., Any]:
     return lambda x, weight, bias: relu(conv2d(x, weight, bias, stride, padding))
 
 
-def _bn_chain(p: Params) -> Callable[..., Any]:
+def _bn_chain(p: Params, relu: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
     from torch.nn.functional import batch_norm, conv2d
 
-    stride, padding, eps = p["stride"], p["padding"], p["eps"]
+    window, how, training = (p["stride"], p["padding"]), (p["training"], p["momentum"], p["eps"]), p["training"]
 
     def chain(x: Any, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
-        return batch_norm(conv2d(x, weight, None, stride, padding), mean, var, gamma, beta, False, 0.0, eps)
+        normal = batch_norm(conv2d(x, weight, None, *window), mean, var, gamma, beta, *how)
+        result = relu(normal) if relu else normal
+        return (result, mean, var) if training else result
 
     return chain
 
 
 def _bn_relu_chain(p: Params) -> Callable[..., Any]:
-    from torch.nn.functional import batch_norm, conv2d, relu
+    from torch.nn.functional import relu
 
-    stride, padding, eps = p["stride"], p["padding"], p["eps"]
-
-    def chain(x: Any, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
-        return relu(batch_norm(conv2d(x, weight, None, stride, padding), mean, var, gamma, beta, False, 0.0, eps))
-
-    return chain
+    return _bn_chain(p, relu)
 
 
 def _native_relu(p: Params, x: Any, weight: Any, bias: Any) -> Launch:
@@ -346,6 +440,8 @@ def _native_relu(p: Params, x: Any, weight: Any, bias: Any) -> Launch:
 
 def _fold(p: Params, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> tuple[Any, Any]:
     """Fold the normalisation into weight and bias of the convolution, in float64, then round."""
+    if p["training"]:
+        raise Unsupported("the statistics of a batch, which training uses, cannot be folded into the weights")
     scale = gamma.double() / (var.double() + p["eps"]).sqrt()
     bias = beta.double() - mean.double() * scale
     return (weight.double() * scale[:, None, None, None]).to(weight.dtype), bias.to(weight.dtype)
@@ -370,6 +466,11 @@ RULES = (
     ParamRule("kernel", "have two sizes, height x width (got {kernel})", lambda p: len(p["kernel"]) == 2),
     ParamRule("kernel", "fit into the padded image {image} (got {kernel})", lambda p: min(_out_image(p)) >= 1),
 )
+NORM_RULES = (
+    ParamRule("training", "be false where a channel of the result has fewer than 4 elements",
+              lambda p: not p["training"] or _outputs(p) // p["out_channels"] >= 4),
+    MOMENTUM_IS_A_SHARE,
+)  # fmt: skip
 PARAMS = (
     size("batch", "images"),
     size("in_channels", "channels of the input"),
@@ -379,32 +480,38 @@ PARAMS = (
     size("stride", "step between two windows", 1),
     integer("padding", "zeros on each side of the image", 1, kind="count"),
 )
-INFERENCE = "for inference: known statistics are folded into the weights in advance"
-EPS = real("eps", "added to the variance before the root", 1e-5, kind="amount")
+INFERENCE = "for inference, where statistics are folded into the weights in advance, or in training"
+FOLDED = "weights into which statistics are folded in advance are for inference, and have no gradient"
+NORM_PARAMS = (flag("training", TRAINING), MOMENTUM, EPS)
 
 
 def _pattern(
-    name: str, summary: str, *, reference: Any, chain: Any, native: Any, norm: bool, aliases: tuple[str, ...]
-) -> Operator:
+    name: str, summary: str, *, reference: Any, chain: Any, native: Any, norm: bool, smooth: Any = None,
+    aliases: tuple[str, ...],
+) -> Operator:  # fmt: skip
     return Operator(
         name=name,
         summary=summary,
         category="fused",
-        params=(*PARAMS, *((EPS,) if norm else ()), dtype(*FLOATS)),
+        params=(*PARAMS, *(NORM_PARAMS if norm else ()), dtype(*FLOATS)),
         inputs=lambda p: _inputs(p, norm),
         cost=lambda p: _cost(p, norm),
+        backward_cost=lambda p: _backward_cost(p, norm),
+        gradients=("x", "weight", "gamma", "beta") if norm else ("x", "weight", "bias"),
+        mutates=("mean", "var") if norm else (),
+        smooth=smooth,
         reference=reference,
-        tolerance=sum_of_products(_terms),
+        tolerance=NORM_TOLERANCE if norm else CONV_TOLERANCE,
         presets={
             "small": _preset(1, 16, 16, 16),
             "typical": _preset(4, 64, 28, 64),
             "large": _preset(32, 128, 56, 128),
         },
-        rules=RULES,
+        rules=(*RULES, *NORM_RULES) if norm else RULES,
         implementations=(
-            formula(reference),
+            numpy_norm(reference, "mean", "var") if norm else formula(reference),
             unfused(chain),
-            fused(native, "folded" if norm else "fused"),
+            fused(native, "folded", FOLDED) if norm else fused(native, no_gradient=FOR_INFERENCE),
             compiled(chain),
         ),
         aliases=aliases,
@@ -413,11 +520,12 @@ def _pattern(
 
 FUSED_CONV_OPERATORS: tuple[Operator, ...] = (
     _pattern("conv_relu", "relu(conv2d(x, weight) + bias)", reference=_conv_relu, chain=_conv_relu_chain,
-             native=_native_relu, norm=False, aliases=("conv2d_relu", "ConvReLU2d")),
+             native=_native_relu, norm=False, smooth=_smooth_conv_relu, aliases=("conv2d_relu", "ConvReLU2d")),
     _pattern("conv_bn", f"batch_norm(conv2d(x, weight)), {INFERENCE}", reference=_conv_bn, chain=_bn_chain,
              native=_native_bn, norm=True, aliases=("conv2d_bn", "ConvBn2d", "conv_batch_norm")),
     _pattern("conv_bn_relu", f"relu(batch_norm(conv2d(x, weight))), {INFERENCE}", reference=_conv_bn_relu,
-             chain=_bn_relu_chain, native=_native_bn_relu, norm=True, aliases=("conv2d_bn_relu", "ConvBnReLU2d")),
+             chain=_bn_relu_chain, native=_native_bn_relu, norm=True, smooth=_smooth_conv_bn_relu,
+             aliases=("conv2d_bn_relu", "ConvBnReLU2d")),
 )  # fmt: skip
 
 
@@ -428,6 +536,8 @@ OPERATORS: tuple[Operator, ...] = (
         reference=_linear_relu,
         chain=_relu_chain,
         flops=0,
+        backward_flops=0,
+        smooth=_smooth_linear_relu,
         aliases=("linear_bias_relu", "LinearReLU"),
     ),
     _linear(
@@ -436,6 +546,7 @@ OPERATORS: tuple[Operator, ...] = (
         reference=_linear_gelu,
         chain=_gelu_chain,
         flops=5,
+        backward_flops=9,
         params=(APPROXIMATE,),
         aliases=("linear_bias_gelu", "LinearGELU"),
     ),

@@ -12,8 +12,9 @@ from opmark.plugin.operator import sum_of_products
 from opmark.plugin.param import dtype, real, shape, size
 from opmark.schema import Cost, TensorSpec
 from opmark.schema.cost import nbytes
-from opmark.schema.tensor import FLOATS, sizeof
+from opmark.schema.tensor import FLOATS, STORED_AS, sizeof, storage
 
+DTYPE = dtype(*FLOATS, *STORED_AS, doc="element type; tfloat32: products of float32 that see 10 bits of its fraction")
 MNK = (size("M", "rows of a and c"), size("N", "columns of b and c"), size("K", "columns of a, rows of b"))
 FACTORS = (real("alpha", "factor of the product", 1.0), real("beta", "factor of the addend", 1.0))
 TERMS = sum_of_products(lambda p: int(p["K"]))
@@ -31,8 +32,8 @@ BATCHED_PRESETS = {
 
 def _matrices(p: Params, *batch: int) -> dict[str, TensorSpec]:
     return {
-        "a": TensorSpec((*batch, p["M"], p["K"]), p["dtype"]),
-        "b": TensorSpec((*batch, p["K"], p["N"]), p["dtype"]),
+        "a": TensorSpec((*batch, p["M"], p["K"]), storage(p["dtype"])),
+        "b": TensorSpec((*batch, p["K"], p["N"]), storage(p["dtype"])),
     }
 
 
@@ -51,7 +52,7 @@ MATMUL = Operator(
     name="matmul",
     summary="matrix product c[M,N] = a[M,K] b[K,N]",
     category="gemm",
-    params=(*MNK, dtype(*FLOATS)),
+    params=(*MNK, DTYPE),
     inputs=_matrices,
     cost=_product,
     backward_cost=_product_backward,
@@ -67,7 +68,7 @@ BATCHED_MATMUL = Operator(
     name="batched_matmul",
     summary="B independent matrix products c[B,M,N] = a[B,M,K] b[B,K,N]",
     category="gemm",
-    params=(size("B", "number of products"), *MNK, dtype(*FLOATS)),
+    params=(size("B", "number of products"), *MNK, DTYPE),
     inputs=lambda p: _matrices(p, p["B"]),
     cost=lambda p: _product(p, p["B"]),
     backward_cost=lambda p: _product_backward(p, p["B"]),
@@ -87,9 +88,9 @@ def _group_sizes(p: Params) -> list[tuple[int, int, int]]:
 
 
 def _grouped_inputs(p: Params) -> dict[str, TensorSpec]:
-    sizes = _group_sizes(p)
-    left = {f"a{i}": TensorSpec((m, k), p["dtype"]) for i, (m, _, k) in enumerate(sizes)}
-    right = {f"b{i}": TensorSpec((k, n), p["dtype"]) for i, (_, n, k) in enumerate(sizes)}
+    sizes, kind = _group_sizes(p), storage(p["dtype"])
+    left = {f"a{i}": TensorSpec((m, k), kind) for i, (m, _, k) in enumerate(sizes)}
+    right = {f"b{i}": TensorSpec((k, n), kind) for i, (_, n, k) in enumerate(sizes)}
     return left | right
 
 
@@ -148,7 +149,7 @@ GROUPED_GEMM = Operator(
         shape("M", "rows of each product, as in 512x256x64"),
         size("N", "columns of every b and c"),
         size("K", "columns of every a, rows of every b"),
-        dtype(*FLOATS),
+        DTYPE,
     ),
     tolerance=TERMS,
     presets={
@@ -239,11 +240,12 @@ ADDMV = Operator(
 
 
 def _linear_inputs(p: Params) -> dict[str, TensorSpec]:
-    return {"x": TensorSpec((p["M"], p["K"]), p["dtype"]), "weight": TensorSpec((p["N"], p["K"]), p["dtype"])}
+    kind = storage(p["dtype"])
+    return {"x": TensorSpec((p["M"], p["K"]), kind), "weight": TensorSpec((p["N"], p["K"]), kind)}
 
 
 def _with_bias(p: Params) -> dict[str, TensorSpec]:
-    return {**_linear_inputs(p), "bias": TensorSpec((p["N"],), p["dtype"])}
+    return {**_linear_inputs(p), "bias": TensorSpec((p["N"],), storage(p["dtype"]))}
 
 
 def _linear_cost(p: Params) -> Cost:
@@ -261,7 +263,7 @@ LINEAR_PARAMS = (
     size("M", "rows of x: tokens, or images of a batch"),
     size("N", "features out"),
     size("K", "features in"),
-    dtype(*FLOATS),
+    DTYPE,
 )
 
 LINEAR = Operator(
@@ -309,7 +311,7 @@ def _with_addend(batch: str | None = None) -> dict[str, Any]:
         return (p[batch],) if batch else ()
 
     def inputs(p: Params) -> dict[str, TensorSpec]:
-        added = TensorSpec((*batch_dims(p), p["M"], p["N"]), p["dtype"])
+        added = TensorSpec((*batch_dims(p), p["M"], p["N"]), storage(p["dtype"]))
         return {"c": added, **_matrices(p, *batch_dims(p))}
 
     def cost(p: Params) -> Cost:
@@ -339,7 +341,7 @@ def _with_addend(batch: str | None = None) -> dict[str, Any]:
 ADDMM = Operator(
     name="addmm",
     summary="beta c[M,N] + alpha a[M,K] b[K,N]",
-    params=(*MNK, *FACTORS, dtype(*FLOATS)),
+    params=(*MNK, *FACTORS, DTYPE),
     presets=PRESETS,
     implementations=(
         formula(_with_addend()["reference"]),
@@ -352,7 +354,7 @@ ADDMM = Operator(
 BADDBMM = Operator(
     name="baddbmm",
     summary="B independent beta c[B,M,N] + alpha a[B,M,K] b[B,K,N]",
-    params=(size("B", "number of products"), *MNK, *FACTORS, dtype(*FLOATS)),
+    params=(size("B", "number of products"), *MNK, *FACTORS, DTYPE),
     presets=BATCHED_PRESETS,
     implementations=(
         formula(_with_addend("B")["reference"]),

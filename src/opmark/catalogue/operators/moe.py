@@ -18,7 +18,7 @@ from opmark.catalogue.operators._moe import (
     loads,
     spans,
 )
-from opmark.catalogue.operators._quantization import FP8, Exact8, domain, multiply
+from opmark.catalogue.operators._quantization import NARROW, Exact8, domain, multiply, weight_dtype
 from opmark.catalogue.operators.activation import torch_gated
 from opmark.catalogue.operators.dynamic_quantization import GATED, RowSource, dynamic_quant, smooth
 from opmark.catalogue.operators.llm_norm import HIDDEN
@@ -264,15 +264,13 @@ MOE_OPERATORS = (GROUP_GEMM, MLP, SWIGLU, SWIGLU_DYNAMIC_QUANT)
 
 # A mixture of experts with 8-bit numbers: moe_quant_group_gemm, moe_quant_group_gemm_combine.
 
-NARROW = dtype("int8", FP8, default="int8")
-
 
 def _inputs(p: Params) -> dict[str, TensorSpec]:
     d, e, k, n = dispatched_rows(p), experts(p), p["hidden_size"], p["new_hidden_size"]
     return {
         "x": TensorSpec((d, k), p["dtype"], *domain(p["dtype"])),
         "x_scale": TensorSpec((d,), "float32", *SCALES),
-        "weight": TensorSpec((e, n, k), p["dtype"], *domain(p["dtype"])),
+        "weight": TensorSpec((e, n, k), weight_dtype(p), *domain(p["dtype"])),
         "w_scale": TensorSpec((e, n), "float32", *SCALES),
     }
 

@@ -9,10 +9,18 @@ from typing import Any
 from opmark.catalogue.operators import _numpy as np
 from opmark.catalogue.operators._builders import formula, numpy, torch
 from opmark.catalogue.operators._elementwise import PRESETS, SHAPE
-from opmark.catalogue.operators._quantization import FP8, STEPS, Exact8, accept_either_neighbour, domain, multiply
+from opmark.catalogue.operators._quantization import (
+    NARROW,
+    STEPS,
+    Exact8,
+    accept_either_neighbour,
+    domain,
+    multiply,
+    weight_dtype,
+)
 from opmark.catalogue.operators.llm_norm import ENOUGH_TOKENS, HIDDEN, TOKENS, tokens
 from opmark.plugin import Launch, Operator, ParamRule, Params
-from opmark.plugin.param import choice, dtype, flag, integer, size
+from opmark.plugin.param import choice, dtype, flag, integer, shape, size
 from opmark.schema import Cost, TensorSpec
 from opmark.schema.cost import nbytes
 from opmark.schema.tensor import sizeof
@@ -121,6 +129,7 @@ QUANTIZATION_OPERATORS = (QUANTIZE, DEQUANTIZE)
 
 SCALES = (0.005, 0.01)
 OUT = dtype("bfloat16", "float16", "float32", default="bfloat16", name="out_dtype", doc="element type of the result")
+WEIGHTS_MNK = (size("M", "rows of x"), size("N", "rows of the weight"), size("K", "columns of x and weight"))
 SIZES = (HIDDEN, size("new_hidden_size", "elements of a token in the result"))
 
 
@@ -134,7 +143,7 @@ def _inputs(p: Params) -> dict[str, TensorSpec]:
     return {
         "x": TensorSpec((t, k), p["dtype"], *domain(p["dtype"])),
         "x_scale": TensorSpec((t,), "float32", *SCALES),
-        "weight": TensorSpec((n, k), p["dtype"], *domain(p["dtype"])),
+        "weight": TensorSpec((n, k), weight_dtype(p), *domain(p["dtype"])),
         "w_scale": TensorSpec((n,), "float32", *SCALES),
         **bias,
     }
@@ -166,7 +175,7 @@ QUANT_MATMUL = Operator(
     name="quant_matmul",
     summary="x weight' of 8-bit numbers, with a scale per token and a scale per column",
     category="gemm",
-    params=(*TOKENS, *SIZES, flag("has_bias", "add a vector in float32"), dtype("int8", FP8, default="int8"), OUT),
+    params=(*TOKENS, *SIZES, flag("has_bias", "add a vector in float32"), NARROW, OUT),
     inputs=_inputs,
     cost=_cost,
     reference=_quant_matmul,
@@ -188,7 +197,7 @@ def _group_inputs(p: Params) -> dict[str, TensorSpec]:
     return {
         "x": TensorSpec((groups, t, k), p["dtype"], *domain(p["dtype"])),
         "x_scale": TensorSpec((groups, t), "float32", *SCALES),
-        "weight": TensorSpec((groups, n, k), p["dtype"], *domain(p["dtype"])),
+        "weight": TensorSpec((groups, n, k), weight_dtype(p), *domain(p["dtype"])),
         "w_scale": TensorSpec((groups, n), "float32", *SCALES),
     }
 
@@ -227,7 +236,7 @@ QUANT_GROUP_GEMM_REDUCE_SUM = Operator(
         size("num_tokens", "tokens of all ranks"),
         size("sp_size", "groups that are added up; each has num_tokens / sp_size tokens"),
         *SIZES,
-        dtype("int8", FP8, default="int8"),
+        NARROW,
         OUT,
     ),
     inputs=_group_inputs,
@@ -244,7 +253,109 @@ QUANT_GROUP_GEMM_REDUCE_SUM = Operator(
     implementations=(formula(_group_sum, out_dtype), torch(_torch_group)),
 )
 
-QUANT_GEMM_OPERATORS = (QUANT_MATMUL, QUANT_GROUP_GEMM_REDUCE_SUM)
+# Several products: quant_batched_matmul of equal sizes, quant_grouped_gemm of different heights.
+
+
+def _batched_inputs(p: Params) -> dict[str, TensorSpec]:
+    b, m, n, k = p["B"], p["M"], p["N"], p["K"]
+    return {
+        "x": TensorSpec((b, m, k), p["dtype"], *domain(p["dtype"])),
+        "x_scale": TensorSpec((b, m), "float32", *SCALES),
+        "weight": TensorSpec((b, n, k), weight_dtype(p), *domain(p["dtype"])),
+        "w_scale": TensorSpec((b, n), "float32", *SCALES),
+    }
+
+
+def _batched_cost(p: Params) -> Cost:
+    written = p["B"] * p["M"] * p["N"]
+    return Cost(2 * written * p["K"], nbytes(_batched_inputs(p).values()), written * sizeof(out_dtype(p)))
+
+
+def _batched_product(p: Params, x: Any, x_scale: Any, weight: Any, w_scale: Any) -> Any:
+    products = x.astype(np.float64) @ np.swapaxes(weight.astype(np.float64), 1, 2)
+    return products * x_scale[..., None] * w_scale[:, None]
+
+
+def _torch_batched(p: Params, x: Any, x_scale: Any, weight: Any, w_scale: Any) -> Launch:
+    """Compute one product after the other, as torch has no batched one of 8-bit numbers."""
+    import torch
+
+    product = multiply(p, x[0], weight[0])
+    groups = [(x[i], x_scale[i], weight[i], w_scale[i]) for i in range(len(x))]
+    return lambda: torch.stack([product(*group) for group in groups])
+
+
+QUANT_BATCHED_MATMUL = Operator(
+    name="quant_batched_matmul",
+    summary="B independent x[M,K] weight[N,K]ᵀ of 8-bit numbers, each with a scale per row and a scale per column",
+    category="gemm",
+    params=(size("B", "number of products"), *WEIGHTS_MNK, NARROW, OUT),
+    inputs=_batched_inputs,
+    cost=_batched_cost,
+    reference=_batched_product,
+    tolerance=Exact8(),
+    result_dtype=out_dtype,
+    presets={
+        "small": {"B": 8, "M": 64, "N": 64, "K": 64},
+        "typical": {"B": 32, "M": 256, "N": 256, "K": 128},
+        "large": {"B": 64, "M": 1024, "N": 1024, "K": 256},
+    },
+    implementations=(formula(_batched_product, out_dtype), torch(_torch_batched, name="loop")),
+    aliases=("int8_bmm",),
+)
+
+
+def _grouped_inputs(p: Params) -> dict[str, TensorSpec]:
+    n, k, span = p["N"], p["K"], domain(p["dtype"])
+    left = {f"x{i}": TensorSpec((m, k), p["dtype"], *span) for i, m in enumerate(p["M"])}
+    scales = {f"x_scale{i}": TensorSpec((m,), "float32", *SCALES) for i, m in enumerate(p["M"])}
+    right = {f"weight{i}": TensorSpec((n, k), weight_dtype(p), *span) for i in range(len(p["M"]))}
+    return left | scales | right | {f"w_scale{i}": TensorSpec((n,), "float32", *SCALES) for i in range(len(p["M"]))}
+
+
+def _grouped_cost(p: Params) -> Cost:
+    written = sum(p["M"]) * p["N"]
+    return Cost(2 * written * p["K"], nbytes(_grouped_inputs(p).values()), written * sizeof(out_dtype(p)))
+
+
+def _each(p: Params, inputs: dict[str, Any]) -> list[tuple[Any, ...]]:
+    return [tuple(inputs[f"{name}{i}"] for name in ("x", "x_scale", "weight", "w_scale")) for i in range(len(p["M"]))]
+
+
+def _grouped_products(p: Params, **inputs: Any) -> Any:
+    return tuple(_quant_matmul(p, *group) for group in _each(p, inputs))
+
+
+def _torch_grouped(p: Params, **inputs: Any) -> Launch:
+    groups = _each(p, inputs)
+    jobs = [(multiply(p, group[0], group[2]), group) for group in groups]
+    return lambda: tuple([product(*group) for product, group in jobs])
+
+
+def _numpy_grouped(p: Params, **inputs: Any) -> Launch:
+    groups = _each(p, inputs)
+    return lambda: tuple(_quant_matmul(p, *group).astype(out_dtype(p)) for group in groups)
+
+
+QUANT_GROUPED_GEMM = Operator(
+    name="quant_grouped_gemm",
+    summary="independent x_i[M_i,K] weight_i[N,K]ᵀ of 8-bit numbers, each with a scale per row and a scale per column",
+    category="gemm",
+    params=(shape("M", "rows of each product, as in 512x256x64"), *WEIGHTS_MNK[1:], NARROW, OUT),
+    inputs=_grouped_inputs,
+    cost=_grouped_cost,
+    reference=_grouped_products,
+    tolerance=Exact8(),
+    result_dtype=out_dtype,
+    presets={
+        "small": {"M": [64, 32, 16, 8], "N": 64, "K": 64},
+        "typical": {"M": [512, 256, 128, 64], "N": 512, "K": 512},
+        "large": {"M": [4096, 2048, 1024, 512, 512, 256, 128, 64], "N": 4096, "K": 4096},
+    },
+    implementations=(numpy(_numpy_grouped), torch(_torch_grouped)),
+)
+
+QUANT_GEMM_OPERATORS = (QUANT_MATMUL, QUANT_GROUP_GEMM_REDUCE_SUM, QUANT_BATCHED_MATMUL, QUANT_GROUPED_GEMM)
 
 
 OPERATORS = (

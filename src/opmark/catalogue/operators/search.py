@@ -30,13 +30,21 @@ COUNTED = ("float64", "float32", "int64", "int32")
 MOST = 1 << 24
 
 
+MOST_HALVES = 10_000
+"""Different elements of float16, which has 31,743 positive finite values: every first to third of them is used."""
+
+
 def _distinct(p: Params) -> int:
-    return max(1, elements(p) // int(p["repeats"]))
+    distinct = max(1, elements(p) // int(p["repeats"]))
+    return min(distinct, MOST_HALVES) if p["dtype"] == "float16" else distinct
 
 
 def _with_repeats(p: Params, generator: Any) -> Any:
-    """Return the given number of different integers, each at least once, in random order."""
+    """Return the given number of different integers, each at least once, in random order. For float16, whose integers
+    are soon no longer exact, they are the bits of the elements."""
     values = np.cumsum(generator.integers(1, 4, _distinct(p)))
+    if p["dtype"] == "float16":
+        values = values.astype(np.uint16).view(np.float16)
     return generator.permutation(np.resize(values, elements(p))).reshape(p["shape"])
 
 
@@ -59,6 +67,11 @@ def _numpy_unique(p: Params, x: Any) -> Launch:
     return launch
 
 
+def _unique_inputs(p: Params) -> dict[str, TensorSpec]:
+    low, high = (0, 65504) if p["dtype"] == "float16" else (1, 3 * _distinct(p) + 1)
+    return {"x": TensorSpec(tuple(p["shape"]), p["dtype"], low, high, lambda g: _with_repeats(p, g))}
+
+
 def _unique_cost(p: Params) -> Cost:
     n, distinct, nbytes = elements(p), _distinct(p), sizeof(p["dtype"])
     indices = p["inverse"] * n + p["counts"] * distinct
@@ -71,14 +84,13 @@ UNIQUE = Operator(
     category="searching",
     params=(
         SHAPE,
-        size("repeats", "average number of occurrences of an element", 16),
+        size("repeats", f"average number of occurrences of an element; more where float16 would have more than "
+             f"{MOST_HALVES} different ones", 16),
         flag("inverse", "also return the index of each element of x in the result"),
         flag("counts", "also return the number of occurrences"),
-        dtype(*COUNTED),
+        dtype(*COUNTED, "float16"),
     ),
-    inputs=lambda p: {
-        "x": TensorSpec(tuple(p["shape"]), p["dtype"], 1, 3 * _distinct(p) + 1, lambda g: _with_repeats(p, g))
-    },
+    inputs=_unique_inputs,
     cost=_unique_cost,
     reference=_unique,
     further_dtypes=lambda _: ("int64",),

@@ -1,4 +1,4 @@
-from opmark.frameworks import TORCH_DTYPES
+from opmark.frameworks import CUDA_DTYPES, TORCH_DTYPES
 from opmark.plugin import BackendInfo
 
 
@@ -8,7 +8,7 @@ def _jax(device: str, summary: str) -> BackendInfo:
         framework="jax",
         device=device,
         summary=summary,
-        dtypes=TORCH_DTYPES,
+        dtypes=CUDA_DTYPES if device == "cuda" else TORCH_DTYPES,
         loads="opmark.frameworks.jax.backend:JaxBackend",
         differentiates=True,
         requires="jax",

@@ -173,12 +173,15 @@ def _kernels(text: str | None) -> tuple[str, ...]:
     return (*(() if used else ("constant",)), *dict.fromkeys(working))
 
 
+_PRECISION = "jax_default_matmul_precision"
+# Major number of the compute capability of NVIDIA's first GPUs with TF32 (Ampere).
+_FIRST_WITH_TF32 = 8
 # Settings of jax.config. A version that lacks one of them has no need of it.
 _CONFIG = {
     # float64 and int64 mean what they say: without this they quietly become 32 bits.
     "jax_enable_x64": True,
     # float32 means float32: on a GPU, products would quietly keep 10 bits of 23.
-    "jax_default_matmul_precision": "float32",
+    _PRECISION: "float32",
     # Cold means cold, whatever the user keeps on disk.
     "jax_enable_compilation_cache": False,
     # Constants stand in the program's text, by which it is known.
@@ -252,6 +255,14 @@ class JaxBackend(HostBackend):
     def placing(self) -> AbstractContextManager[Any]:
         place: AbstractContextManager[Any] = jax.default_device(self._device)
         return place
+
+    def compute_in(self, dtype: str) -> None:
+        rounds = dtype == "tfloat32"
+        if rounds and _major_capability(self._device) < _FIRST_WITH_TF32:
+            raise Unsupported(f"JAX has no products in tfloat32 on {self._device.device_kind}")
+        precision = "tensorfloat32" if rounds else _CONFIG[_PRECISION]
+        if getattr(jax.config, _PRECISION, precision) != precision:
+            jax.config.update(_PRECISION, precision)  # type: ignore[no-untyped-call]
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
         """A callable's launch calls and waits of its own accord."""
@@ -342,6 +353,12 @@ class JaxBackend(HostBackend):
             return super().available_bytes()
         stats = {} if self.why_unavailable() else self._device.memory_stats() or {}
         return int(stats["bytes_limit"] - stats["bytes_in_use"]) if "bytes_limit" in stats else None
+
+
+def _major_capability(device: Any) -> int:
+    """The major number of the compute capability of an NVIDIA GPU; 0 for other devices."""
+    found = str(getattr(device, "compute_capability", "")).partition(".")[0]
+    return int(found) if found.isdecimal() else 0
 
 
 def _open(value: Any) -> Any:

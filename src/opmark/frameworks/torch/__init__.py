@@ -1,4 +1,4 @@
-from opmark.frameworks import TORCH_DTYPES
+from opmark.frameworks import CUDA_DTYPES, TORCH_DTYPES
 from opmark.plugin import BackendInfo
 
 
@@ -8,7 +8,7 @@ def _torch(device: str, summary: str) -> BackendInfo:
         framework="torch",
         device=device,
         summary=summary,
-        dtypes=TORCH_DTYPES,
+        dtypes=CUDA_DTYPES if device == "cuda" else TORCH_DTYPES,
         loads="opmark.frameworks.torch.backend:TorchBackend",
         differentiates=True,
         requires="torch",
@@ -31,7 +31,7 @@ def _torch_compile(device: str, summary: str) -> BackendInfo:
         framework="torch",
         device=device,
         summary=summary,
-        dtypes=TORCH_DTYPES,
+        dtypes=CUDA_DTYPES if device == "cuda" else TORCH_DTYPES,
         loads="opmark.frameworks.torch.compile:TorchCompileBackend",
         differentiates=True,
         requires="torch",

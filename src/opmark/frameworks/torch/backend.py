@@ -39,6 +39,8 @@ from opmark.schema.tensor import is_float
 _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 # The Infinity Cache of AMD's accelerators, which torch does not count as L2.
 _AMD_LAST_LEVEL = 256 << 20
+# Major number of the compute capability of NVIDIA's first GPUs with TF32 (Ampere).
+_FIRST_WITH_TF32 = 8
 _NOT_THERE = (
     "not implemented for",
     "not supported",
@@ -68,7 +70,8 @@ class TorchBackend(Backend):
         _take_own_device(self._device)
         # No graph is kept unless the backward phase asks for one.
         torch.set_grad_enabled(False)
-        # float32 means float32: with TF32 allowed, convolutions would quietly keep 10 bits of 23.
+        # float32 means float32: with TF32 allowed, convolutions would quietly keep 10 bits of 23. Products in TF32 have
+        # an element type of their own (`compute_in`).
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
 
@@ -148,6 +151,24 @@ class TorchBackend(Backend):
     def placing(self) -> AbstractContextManager[Any]:
         place: AbstractContextManager[Any] = torch.device(self._device)
         return place
+
+    def compute_in(self, dtype: str) -> None:
+        rounds = dtype == "tfloat32"
+        if rounds and (reason := self._why_no_tf32()):
+            raise Unsupported(reason)
+        if self._device == "cuda":
+            torch.backends.cuda.matmul.allow_tf32 = rounds
+
+    def _why_no_tf32(self) -> str | None:
+        """Why products would be computed in float32 although torch is told otherwise."""
+        if self._device != "cuda" or torch.version.hip:
+            return f"torch has no products in tfloat32 on {'AMD GPUs' if torch.version.hip else self._device}"
+        if os.environ.get("NVIDIA_TF32_OVERRIDE") == "0":
+            return "NVIDIA_TF32_OVERRIDE=0 switches tfloat32 off"
+        major, minor = torch.cuda.get_device_capability()
+        if major < _FIRST_WITH_TF32:
+            return f"this GPU has compute capability {major}.{minor}, and tfloat32 came with {_FIRST_WITH_TF32}.0"
+        return None
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
         launch: Launch = built

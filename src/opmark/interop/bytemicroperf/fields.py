@@ -14,7 +14,7 @@ from typing import Any
 from opmark.errors import InvalidParameter, nearest
 from opmark.plugin.param import REQUIRED, Param
 from opmark.plugin.registry import operator
-from opmark.schema.tensor import DTYPES
+from opmark.schema.tensor import DTYPES, STORED_AS
 
 Arguments = Mapping[str, Any]
 """Arguments of one point, by ByteMicroPerf's names."""
@@ -30,7 +30,6 @@ FEW = 2**20
 _SPELLINGS = {"float": "float32", "half": "float16", "double": "float64", "float8": "float8_e4m3fn"}
 _THEIRS = {"float8_e4m3fn": "float8"}
 _NO_TYPE = {
-    "tfloat32": "float32 is measured without TF32 here; opmark has no products in TF32 yet",
     "int4": "no operator of opmark has weights of 4 bits",
     "mxfloat8": "no operator of opmark has a scale for each block of elements",
     "mxfloat4": "no operator of opmark has a scale for each block of elements",
@@ -84,7 +83,7 @@ def _param(name: str, kind: str) -> Param:
 def dtype_of(name: str, value: Any) -> str:
     """Return opmark's name of an element type."""
     found = _SPELLINGS.get(value, value) if isinstance(value, str) else None
-    if found in DTYPES:
+    if found in DTYPES or found in STORED_AS:
         return str(found)
     near = nearest(str(value), DTYPES)
     hint = _NO_TYPE.get(str(value)) or (f"did you mean `{near}`?" if near else f"known: {', '.join(DTYPES)}")

@@ -239,18 +239,22 @@ def _write_rows(task: str, op: str, to: str) -> Form:
 _ELEMENTWISE = ("add", "sub", "mul", "div", "cos", "sin", "exp", "log", "sqrt", "gelu", "silu")
 _ROW_OPERATORS = {"sort": "sort", "dropout": "dropout", "exponential": "random_exponential"}
 _NORM = (DTYPE, SAME_RESULT, Only("add_residual", value=False))
-_INT8_NOTE = "gemm in int8 is quant_matmul here: one scale per row and column, the result in bfloat16"
 _FP8_NOTE = "{0} is {1} here: one scale per row and column; in ByteMicroPerf one per quant_group_size elements"
+
+
+def _int8_note(task: str, op: str) -> str:
+    return f"{task} in int8 is {op} here: one scale per row and column, the result in bfloat16"
+
 
 FORMS = (
     Form("gemm", "quant_matmul", (ValueField("M", "num_tokens"), ValueField("K", "hidden_size"),
          ValueField("N", "new_hidden_size"), DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")),
          lambda given: _is_int8(given) and "M" in given,
-         exported=False, tagged=True, note=_INT8_NOTE),
+         exported=False, tagged=True, note=_int8_note("gemm", "quant_matmul")),
     Form("gemm", "quant_matmul", (ValueField("num_tokens"), ValueField("sp_size", optional=True),
          ValueField("hidden_size"), ValueField("new_hidden_size"), DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")),
          _is_int8, "llm",
-         exported=False, tagged=True, note=_INT8_NOTE),
+         exported=False, tagged=True, note=_int8_note("gemm", "quant_matmul")),
     Form("gemm", "matmul", (OwnTokens("M"), ValueField("hidden_size", "K"), ValueField("new_hidden_size", "N"), DTYPE,
          SAME_RESULT), has("num_tokens"), "llm", exported=False, tagged=True),
     Form("gemm", "matmul", (*M_K_N, DTYPE, SAME_RESULT)),
@@ -293,7 +297,11 @@ FORMS = (
     Form("gemv", "gemv", (Only("M", value=1, exported=True), ValueField("K"), ValueField("N", "M"), DTYPE),
          lambda given: given.get("M", 1) == 1),
     Form("gemv", "matmul", (*M_K_N, DTYPE), exported=False, note="gemv of several rows is matmul here"),
+    Form("batch_gemm", "quant_batched_matmul", (ValueField("batch_size", "B"), *M_K_N, DTYPE), _is_int8,
+         exported=False, tagged=True, note=_int8_note("batch_gemm", "quant_batched_matmul")),
     Form("batch_gemm", "batched_matmul", (ValueField("batch_size", "B"), *M_K_N, DTYPE)),
+    Form("group_gemm", "quant_grouped_gemm", (GroupSizes("M"), ValueField("K"), ValueField("N"), DTYPE), _is_int8,
+         exported=False, tagged=True, note=_int8_note("group_gemm", "quant_grouped_gemm")),
     Form("group_gemm", "grouped_gemm_mixed", (*map(GroupSizes, "MKN"), DTYPE),
          lambda given: isinstance(given.get("K"), list)),
     Form("group_gemm", "grouped_gemm", (GroupSizes("M"), ValueField("K"), ValueField("N"), DTYPE)),

@@ -289,6 +289,12 @@ NARROW = (
 )
 """Element types of products of 8-bit numbers."""
 
+WIDE = (
+    Dtype(default="bfloat16"),
+    *(Only(name, exported=True, default_dtype="bfloat16") for name in ("w_dtype", "compute_dtype", "dst_dtype")),
+)
+"""The same arguments where nothing is of 8 bits."""
+
 EXPERTS = ValueField("num_experts", most=FEW)
 TOPK = ValueField("topk", most=FEW)
 _ROUTED: tuple[Field, ...] = (
@@ -527,6 +533,9 @@ FORMS = (
          Dtype(default="float32"), Unused(("hidden_size",))),
     _second("moe_scatter_dynamic_quant", *_ROUTED, LocalRouting(needed=True), HIDDEN, FLOAT, TO_INT8, ALL_TOKENS),
     _llm("moe_scatter_dynamic_quant", *ROUTING, HIDDEN, FLOAT, TO_INT8, ALL_TOKENS),
+    Form("moe_quant_group_gemm", "moe_group_gemm", (*ROUTING, HIDDEN, NEW_HIDDEN, *WIDE, ALL_TOKENS),
+         lambda given: given.get("dtype") in ("bfloat16", "float16", "half"), "llm", exported=False, tagged=True,
+         note="moe_quant_group_gemm of 16-bit numbers is moe_group_gemm here, a product without scales"),
     _second("moe_quant_group_gemm", *_ROUTED, LocalRouting(), HIDDEN, NEW_HIDDEN, *NARROW, ALL_TOKENS),
     _llm("moe_quant_group_gemm", *ROUTING, HIDDEN, NEW_HIDDEN, *NARROW, ALL_TOKENS),
     _llm("moe_quant_group_gemm_combine", *ROUTING, *COMBINE, HIDDEN, NEW_HIDDEN, *NARROW),

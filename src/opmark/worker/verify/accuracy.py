@@ -257,6 +257,7 @@ def _check_specials(index: int, output: Any, expected: Any, positions: Mapping[i
 _FORMATS = {
     "float64": (52, -1022),
     "float32": (23, -126),
+    "tfloat32": (10, -126),
     "float16": (10, -14),
     "bfloat16": (7, -126),
     "float8_e4m3fn": (3, -6),

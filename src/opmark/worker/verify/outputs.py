@@ -18,7 +18,7 @@ from opmark.errors import Unsupported, WrongResult
 from opmark.plugin import Backend, Implementation, Launch, Operator, Params
 from opmark.plugin.operator import count_elements, shrink
 from opmark.schema import Numerics, Task, Verification
-from opmark.schema.tensor import is_float, sizeof
+from opmark.schema.tensor import STORED_AS, is_float, sizeof
 from opmark.units import count_bytes
 from opmark.worker.preparation import PreparedLaunch, bind, case_bytes, gradient_names, make_inputs, prepare, refill
 from opmark.worker.verify.accuracy import (
@@ -298,9 +298,10 @@ def _check_backward(
         {} if seed is None or not part.sizes else part.positions(params, i, backend.shape(seed))
         for i, seed in enumerate(prepared.seeds)
     ]
-    for seed, positions in zip(prepared.seeds, kept, strict=True):
-        if positions:
-            backend.keep_only(seed, positions)
+    smooth = operator.smooth(smaller, **arrays) if operator.smooth else True
+    for i, (seed, positions) in enumerate(zip(prepared.seeds, kept, strict=True)):
+        if positions or (i == 0 and operator.smooth):
+            backend.keep_only(seed, positions, smooth if i == 0 else True)
     native = _call_backward(prepared, operator, params, backend)
     dtype = _coarsest_dtype(operator, params)
     relative, factor = operator.tolerance.gradient_bounds(dtype, params)
@@ -352,7 +353,8 @@ def _check_observed_gradients(
     found, expected = zip(*pairs, strict=True)
     numbers += compute_numerics(found, expected)
     relative, typical = bounds(operator, params)
-    return compare_arrays(found, expected, relative, typical=typical)
+    spacing = smallest_spacing(_coarsest_dtype(operator, params))
+    return compare_arrays(found, expected, relative, spacing, typical)
 
 
 def _check_draws(prepared: PreparedLaunch, operator: Operator, params: Params, backend: Backend) -> None:
@@ -371,11 +373,13 @@ def bounds(operator: Operator, params: Params) -> tuple[float, float]:
 
 
 def _coarsest_dtype(operator: Operator, params: Params) -> str:
-    """The element type with the least precision among result and inputs: rounding happens to that."""
+    """The element type with the least precision among result, inputs and what is computed in: rounding happens to
+    that."""
     result = operator.result_dtype(params)
     inputs = (spec.dtype for spec in operator.inputs(params).values())
+    found = [result, *inputs, *({params.get("dtype")} & STORED_AS.keys())]
     relative = operator.tolerance.bounds
-    return max((result, *inputs), key=lambda dtype: (relative(dtype, params)[0], is_float(dtype), -sizeof(dtype)))
+    return max(found, key=lambda dtype: (relative(dtype, params)[0], is_float(dtype), -sizeof(dtype)))
 
 
 # After timing: does the launch still compute, with other data at the same addresses and poisoned outputs?

@@ -19,8 +19,8 @@ _CONV: dict[str, Any] = {
 }  # fmt: skip
 ODD |= {
     "conv_relu": [_CONV],
-    "conv_bn": [{**_CONV, "eps": 0.1}],
-    "conv_bn_relu": [{**_CONV, "eps": 0.1}],
+    "conv_bn": [{**_CONV, "eps": 0.1}, {**_CONV, "training": True}],
+    "conv_bn_relu": [{**_CONV, "eps": 0.1}, {**_CONV, "training": True, "momentum": 0.3}],
 }
 
 # An element that is zero looks like one that was dropped.

@@ -27,4 +27,6 @@ ODD: dict[str, list[dict[str, Any]]] = {
         {"num_tokens": 17, "hidden_size": 16, "new_hidden_size": 7, "sp_size": 3},
         {"num_tokens": 1, "hidden_size": 33, "new_hidden_size": 3, "sp_size": 1},
     ],
+    "quant_batched_matmul": [{"B": 3, "M": 5, "N": 7, "K": 16}, {"B": 1, "M": 1, "N": 3, "K": 33}],
+    "quant_grouped_gemm": [{"M": [5, 1, 17], "N": 7, "K": 16}, {"M": [3], "N": 3, "K": 33}],
 }

@@ -69,6 +69,15 @@ def _group_sum(p: Params, x: Any, x_scale: Any, weight: Any, w_scale: Any) -> An
     return (_product(x, weight) * x_scale[..., None] * w_scale[:, None]).sum(axis=0).astype(p["out_dtype"])
 
 
+def _quant_batched(p: Params, x: Any, x_scale: Any, weight: Any, w_scale: Any) -> Any:
+    return (_product(x, weight) * x_scale[..., None] * w_scale[:, None]).astype(p["out_dtype"])
+
+
+def _quant_grouped(p: Params, **inputs: Any) -> Any:
+    names = ("x", "x_scale", "weight", "w_scale")
+    return tuple(_quant_matmul(p, *(inputs[f"{name}{i}"] for name in names)) for i in range(len(p["M"])))
+
+
 # Products of matrices and vectors, and sums of products by an equation.
 
 
@@ -144,6 +153,8 @@ IMPLEMENTATIONS = {
     "swiglu_dynamic_quant": _dynamic(_swiglu),
     "quant_matmul": row(_quant_matmul, "jax.lax.dot_general"),
     "quant_group_gemm_reduce_sum": row(_group_sum, "jax.lax.dot_general"),
+    "quant_batched_matmul": row(_quant_batched, "jax.lax.dot_general"),
+    "quant_grouped_gemm": row(_quant_grouped, "jax.lax.dot_general"),
     "matmul": calls("jax.numpy.matmul", "a", "b"),
     "batched_matmul": calls("jax.numpy.matmul", "a", "b"),
     "grouped_gemm": row(_grouped, "jax.numpy.matmul"),

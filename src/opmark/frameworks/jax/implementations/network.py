@@ -132,8 +132,12 @@ def _linear_gelu(p: Params, x: Any, weight: Any, bias: Any) -> Any:
 
 
 def _conv_bn(p: Params, x: Any, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
-    scale, shift, shape = gamma / jnp.sqrt(var + p["eps"]), beta, (-1, 1, 1)
-    return (conv(p, x, weight) - mean.reshape(shape)) * scale.reshape(shape) + shift.reshape(shape)
+    return _batch_norm(p, conv(p, x, weight), gamma, beta, mean, var)
+
+
+def _conv_bn_relu(p: Params, **tensors: Any) -> Any:
+    found = _conv_bn(p, **tensors)
+    return (nn.relu(found[0]), *found[1:]) if p["training"] else nn.relu(found)
 
 
 def _conv_relu(p: Params, x: Any, weight: Any, bias: Any) -> Any:
@@ -275,7 +279,7 @@ IMPLEMENTATIONS = {
     "linear_add": row(lambda p, x, weight, other: other + x @ weight.T),
     "conv_relu": row(_conv_relu),
     "conv_bn": row(_conv_bn),
-    "conv_bn_relu": row(lambda p, **tensors: nn.relu(_conv_bn(p, **tensors))),
+    "conv_bn_relu": row(_conv_bn_relu),
     "embedding_bag": row(_embedding_bag, "jax.ops.segment_sum"),
     "batched_embedding_bag": row(_batched_bag, "jax.ops.segment_sum"),
     **{f"{name}_cell": _one_step(cell, states) for name, (cell, _, states) in _KINDS.items()},

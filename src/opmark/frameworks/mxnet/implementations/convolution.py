@@ -6,6 +6,7 @@ from typing import Any
 
 from opmark.errors import Unsupported
 from opmark.frameworks.mxnet.implementations._rows import row
+from opmark.frameworks.mxnet.implementations.network import batch_norm
 from opmark.plugin import Params
 
 AXES = ("1d", "2d", "3d")
@@ -120,8 +121,12 @@ def _transformer(mx: Any, p: Params, x: Any, theta: Any) -> Any:
 
 
 def _conv_bn(mx: Any, p: Params, x: Any, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
-    how = {"eps": p["eps"], "fix_gamma": False, "use_global_stats": True}
-    return mx.nd.BatchNorm(_conv(mx, p, x, weight), gamma, beta, mean, var, **how)
+    return batch_norm(mx, p, _conv(mx, p, x, weight), gamma, beta, mean, var)
+
+
+def _conv_bn_relu(mx: Any, p: Params, **tensors: Any) -> Any:
+    found = _conv_bn(mx, p, **tensors)
+    return (mx.nd.relu(found[0]), *found[1:]) if p["training"] else mx.nd.relu(found)
 
 
 IMPLEMENTATIONS = {
@@ -144,5 +149,5 @@ IMPLEMENTATIONS = {
     "spatial_transformer": row(_transformer, "mxnet.nd.SpatialTransformer"),
     "conv_relu": row(lambda mx, p, x, weight, bias: mx.nd.relu(_conv(mx, p, x, weight, bias))),
     "conv_bn": row(_conv_bn),
-    "conv_bn_relu": row(lambda mx, p, **tensors: mx.nd.relu(_conv_bn(mx, p, **tensors))),
+    "conv_bn_relu": row(_conv_bn_relu),
 }

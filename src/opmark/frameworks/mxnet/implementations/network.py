@@ -93,7 +93,7 @@ def _bias_dropout_add(mx: Any, p: Params, x: Any, bias: Any, residual: Any) -> A
 # Normalization of batches, groups and rows.
 
 
-def _batch_norm(mx: Any, p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any) -> Any:
+def batch_norm(mx: Any, p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any) -> Any:
     """MXNet's momentum is the weight of the old statistics, the catalogue's that of the new ones."""
     how = {"eps": p["eps"], "momentum": 1 - p["momentum"], "fix_gamma": False, "use_global_stats": not p["training"]}
     normal = mx.nd.BatchNorm(x, weight, bias, running_mean, running_var, **how)
@@ -162,7 +162,7 @@ IMPLEMENTATIONS = {
     "linear_relu": row(lambda mx, p, **tensors: mx.nd.relu(_linear(mx, p, **tensors))),
     "linear_gelu": refuse_float64(row(_linear_gelu)),
     "linear_add": row(lambda mx, p, x, weight, other: other + _linear(mx, p, x, weight)),
-    "batch_norm": row(_batch_norm, "mxnet.nd.BatchNorm"),
+    "batch_norm": row(batch_norm, "mxnet.nd.BatchNorm"),
     "group_norm": row(_group_norm, "mxnet.nd.GroupNorm"),
     "instance_norm": nd("InstanceNorm", "x", "weight", "bias", eps="eps"),
     "layer_norm": replace(_LAYER_NORM, build=_layer_norm),

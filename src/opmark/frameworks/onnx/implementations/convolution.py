@@ -7,6 +7,7 @@ from typing import Any
 
 from opmark.errors import Unsupported
 from opmark.frameworks.onnx.implementations._graph import GraphBuilder, graph, node
+from opmark.frameworks.onnx.implementations.network import batch_norm
 from opmark.plugin import Implementation, Params
 
 
@@ -36,7 +37,14 @@ def _conv_relu(g: GraphBuilder, p: Params, x: str, weight: str, bias: str) -> An
 
 
 def _conv_bn(g: GraphBuilder, p: Params, x: str, weight: str, gamma: str, beta: str, mean: str, var: str) -> Any:
-    return g.BatchNormalization(g.Conv(x, weight, **_sliding(p, 2)), gamma, beta, mean, var, epsilon=p["eps"])
+    image = ((n + 2 * p["padding"] - k) // p["stride"] + 1 for n, k in zip(p["image"], p["kernel"], strict=True))
+    norm = {**p, "shape": [p["batch"], p["out_channels"], *image]}
+    return batch_norm(g, norm, g.Conv(x, weight, **_sliding(p, 2)), gamma, beta, mean, var)
+
+
+def _conv_bn_relu(g: GraphBuilder, p: Params, **names: str) -> Any:
+    found = _conv_bn(g, p, **names)
+    return (g.Relu(found[0]), *found[1:]) if p["training"] else g.Relu(found)
 
 
 def _max_pool(dims: int) -> Implementation:
@@ -185,7 +193,7 @@ IMPLEMENTATIONS = {
     "pointwise_conv2d": _conv(2),
     "conv_relu": graph(_conv_relu),
     "conv_bn": graph(_conv_bn),
-    "conv_bn_relu": graph(lambda g, p, **names: g.Relu(_conv_bn(g, p, **names))),
+    "conv_bn_relu": graph(_conv_bn_relu),
     **{f"max_pool{n}d": _max_pool(n) for n in _DIMS},
     **{f"avg_pool{n}d": _avg_pool(n) for n in _DIMS},
     **{f"sum_pool{n}d": _sum_pool(n) for n in _DIMS},

@@ -112,7 +112,7 @@ def layer_norm(g: GraphBuilder, p: Params, x: str, weight: str, bias: str = "") 
     return g.LayerNormalization(x, weight, *([bias] if bias else []), axis=-1, epsilon=p["eps"])
 
 
-def _batch_norm(
+def batch_norm(
     g: GraphBuilder, p: Params, x: str, weight: str, bias: str, running_mean: str, running_var: str
 ) -> Any:  # fmt: skip
     if not p["training"]:
@@ -190,7 +190,7 @@ IMPLEMENTATIONS = {
     "rnn_cell": graph(_rnn_cell),
     "lstm_cell": graph(_lstm_cell),
     "gru_cell": graph(_gru_cell),
-    "batch_norm": graph(_batch_norm),
+    "batch_norm": graph(batch_norm),
     "group_norm": graph(_group_norm),
     "instance_norm": graph(_instance_norm, path="onnx.InstanceNormalization"),
     "layer_norm": graph(layer_norm, path="onnx.LayerNormalization"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from opmark.errors import Unsupported
 from opmark.frameworks.tensorflow.implementations._rows import TRANSPOSED, implement
+from opmark.frameworks.tensorflow.implementations.network import batch_norm
 from opmark.plugin import Implementation, Params
 
 _FORMATS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -123,14 +124,12 @@ def _fused(normalised: bool, relu: bool) -> Callable[..., Any]:
     def function(tf: Any, p: Params, x: Any, weight: Any, **vectors: Any) -> Any:
         found = _convolve(tf, p, x, weight, 2)
         if normalised:
-            names = ("gamma", "beta", "mean", "var")
-            wide = [tf.cast(vectors[name], tf.float32) for name in names]
-            found = tf.compat.v1.nn.fused_batch_norm(
-                found, *wide, epsilon=p["eps"], data_format="NCHW", is_training=False
-            )[0]
+            found = batch_norm(tf, p, found, *(vectors[name] for name in ("gamma", "beta", "mean", "var")))
         else:
             found = tf.nn.bias_add(found, vectors["bias"], data_format="NCHW")
-        return tf.nn.relu(found) if relu else found
+        if not relu:
+            return found
+        return (tf.nn.relu(found[0]), *found[1:]) if isinstance(found, tuple) else tf.nn.relu(found)
 
     return function
 

@@ -58,7 +58,7 @@ def _group_norm(groups: Callable[[Params], int]) -> Callable[..., Any]:
     return function
 
 
-def _batch_norm(tf: Any, p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any) -> Any:
+def batch_norm(tf: Any, p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any) -> Any:
     """Call the fused function for images; other shapes and float64, which it lacks, use moments. Tensors are immutable,
     so the running statistics are returned as new ones."""
     if len(x.shape) != 4 or p["dtype"] == "float64":
@@ -151,7 +151,7 @@ IMPLEMENTATIONS = {
     "head_rms_norm": implement(_head_rms_norm),
     "group_norm": implement(_group_norm(lambda p: int(p["groups"]))),
     "instance_norm": implement(_group_norm(lambda p: int(p["shape"][1]))),
-    "batch_norm": implement(_batch_norm, "tensorflow.compat.v1.nn.fused_batch_norm"),
+    "batch_norm": implement(batch_norm, "tensorflow.compat.v1.nn.fused_batch_norm"),
     "l2_normalize": implement(_l2_normalize, "tensorflow.math.l2_normalize"),
     "weight_norm": implement(_weight_norm),
     "lrn": implement(_lrn, "tensorflow.nn.local_response_normalization", name=TRANSPOSED),

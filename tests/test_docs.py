@@ -109,6 +109,8 @@ def run(command: str, folder: Path) -> str:
 @pytest.mark.parametrize(("name", "text"), blocks("console"))
 def test_commands_print_what_the_document_says(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / "typo.yaml").write_text("schema: 1\nname: typo\ncases:\n  - op: matmul\n    parms: {M: 1}\n")
+    stranger = "schema: 1\nname: stranger\ncases:\n  - {op: os:system, args: [{value: ls}]}\n"
+    (tmp_path / "stranger.yaml").write_text(stranger)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     commands = re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
     assert commands, name

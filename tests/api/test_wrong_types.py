@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -104,9 +105,10 @@ def test_what_is_missing_or_unknown_is_said_as_python_says_it() -> None:
     ("value", "kind", "does"),
     [
         (True, int, False), (1, float, True), (1.5, int, False), (None, str | None, True), (None, str, False),
-        ("ab", list[str], False), ({"a"}, "Row", False), (Path(), "Path | None", True),
-        ([Path()], "Path | Sequence[Path]", True), (print, "Callable[[int], None] | None", True),
-        (None, "Callable[[int], None] | None", True), (None, "Callable[[int], None]", False),
+        ("ab", list[str], False), ([1, "a"], Sequence[Any], True), ("ab", Sequence[Any], False),
+        ({"a"}, "Row", False), (Path(), "Path | None", True), ([Path()], "Path | Sequence[Path]", True),
+        (print, "Callable[[int], None] | None", True), (None, "Callable[[int], None] | None", True),
+        (None, "Callable[[int], None]", False),
     ],
 )  # fmt: skip
 def test_what_a_type_means(value: Any, kind: Any, does: bool) -> None:

@@ -60,8 +60,8 @@ class AllowedCallables:
                 module = next(part for part in NOT_COMPUTING if _is_below(path, [part]))
             raise UserError(
                 f"`{op}` is not a function that a workload file may call",
-                f"read the file first: it can run anything that it names; --allow {module} on the command line, "
-                f'allow="{module}" in Python or {VARIABLE}={module} lets files call that module',
+                f"a file that names any function is a program, so read it first; --allow {module} (in Python "
+                f'allow="{module}") or {VARIABLE}={module} lets files call functions of that module',
             )
         self._known.add(op)
 
@@ -73,6 +73,9 @@ class AllowedCallables:
             return False
         found = PathFinder.find_spec(first, [str(Path.cwd()), *sys.path])
         if found is None:
+            if PathFinder.find_spec(first, [str(self._folder)]):
+                hint = f"run opmark in {self._folder}, or set PYTHONPATH={self._folder}"
+                raise UserError(f"`{first}` lies beside the file, where Python does not look for modules", hint)
             return False
         package = next(iter(found.submodule_search_locations or ()), None)
         place = Path(package, *rest) if package else Path(found.origin or "")

@@ -344,6 +344,8 @@ def fits(value: Any, kind: Any) -> bool:
         several = value if isinstance(value, list | tuple) and "Sequence" in kind else [value]
         return all({cls.__name__ for cls in type(one).__mro__} & set(re.findall(r"\w+", kind)) for one in several)
     origin = get_origin(kind)
+    if kind is Any:
+        return True
     if kind in (None, type(None)):
         return value is None
     if isinstance(kind, UnionType) or origin is Union:
@@ -351,8 +353,9 @@ def fits(value: Any, kind: Any) -> bool:
     if origin is Literal:
         return value in get_args(kind)
     if origin is Sequence:
-        several = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
-        return several and (not isinstance(value, Collection) or all(fits(item, get_args(kind)[0]) for item in value))
+        if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
+            return False
+        return not isinstance(value, Collection) or all(fits(item, get_args(kind)[0]) for item in value)
     if kind in (int, float):
         return not isinstance(value, bool) and isinstance(value, int if kind is int else int | float)
     if (origin or kind) is Callable:

@@ -121,8 +121,9 @@ def _in_sqlite(
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:  # fmt: skip
-        assert process.stdin is not None
-        answers = process.stdout
+        questions, answers = process.stdin, process.stdout
+        assert questions is not None
+        assert answers is not None
 
         def receive() -> Any:
             try:
@@ -139,8 +140,8 @@ def _in_sqlite(
 
         try:
             with suppress(BrokenPipeError):  # then it has died, and there is no answer
-                process.stdin.write(sql.encode())
-                process.stdin.close()
+                questions.write(sql.encode())
+                questions.close()
             yield _names(receive()), chain.from_iterable(iter(receive, []))
         finally:
             process.kill()

@@ -9,6 +9,7 @@ the names of the columns, then lists of rows, then an empty list; or with a tupl
 import marshal
 import sqlite3
 import sys
+from typing import Any
 
 AT_ONCE = 500
 """Rows per message."""
@@ -27,7 +28,7 @@ def authorize(
     return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
 
 
-def send(message: object) -> None:
+def send(message: Any) -> None:
     marshal.dump(message, sys.stdout.buffer)
     sys.stdout.buffer.flush()
 

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from opmark.catalogue.operators._attention import Sequences
+from opmark.catalogue.operators._attention import Sequences, jobs
 
 BATCHES = [
     Sequences((5, 1, 3), (2, 0, 9), 4),
@@ -65,3 +65,22 @@ def test_lengths_are_alike_only_where_both_are() -> None:
     assert Sequences((2, 2), (3, 3)).alike
     assert not Sequences((2, 2), (3, 4)).alike
     assert not Sequences((2, 1), (3, 3)).alike
+
+
+@pytest.mark.parametrize(
+    ("q", "cache", "calls"),
+    [
+        ((1, 1, 1), (80, 90, 100), 1),
+        ((2, 2, 2), (100, 100, 100), 1),
+        ((1, 1, 1), (2, 0, 100), 3),
+        ((1, 2, 1), (80, 90, 100), 3),
+        ((64, 64, 64), (80, 90, 100), 3),
+    ],
+)
+def test_sequences_of_similar_lengths_are_decoded_in_one_call(
+    q: tuple[int, ...], cache: tuple[int, ...], calls: int
+) -> None:
+    found = list(jobs(Sequences(q, cache), None))
+    assert len(found) == calls
+    assert sum(job.batch for job in found) == 3
+    assert max(job.kv_len for job in found) == max(one + other for one, other in zip(q, cache, strict=True))

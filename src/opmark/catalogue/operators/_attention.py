@@ -19,7 +19,7 @@ from opmark.schema.tensor import sizeof
 
 
 class Job(NamedTuple):
-    """One call of dense attention: over all sequences if they have equal lengths, else over one of them."""
+    """One call of dense attention: over all sequences if they have similar lengths, else over one of them."""
 
     rows: slice
     """Rows of the packed queries."""
@@ -28,14 +28,17 @@ class Job(NamedTuple):
     kv_len: int
     keys: Callable[[Any], Any]
     """keys(cache) -> [batch, head, kv_len, element]."""
+    cached: tuple[int, ...] = ()
+    """Earlier tokens of each sequence, where these differ: keys beyond those of a sequence are not for its queries."""
 
 
 def jobs(sequences: Sequences, table: Any) -> Iterator[Job]:
     """Yield the attention calls. `table` is None for a linear cache; it is read when the keys are, not now."""
-    if sequences.alike:
+    if sequences.alike or sequences.decode_together:
         batch = len(sequences.q)
-        whole = slice(0, batch)
-        yield Job(slice(0, sequences.tokens), batch, sequences.q[0], sequences.kv[0], _keys(sequences, table, whole))
+        keys = _keys(sequences, table, slice(0, batch))
+        cached = () if sequences.alike else sequences.cache
+        yield Job(slice(0, sequences.tokens), batch, sequences.q[0], max(sequences.kv), keys, cached)
         return
     start = 0
     for i, (q, kv) in enumerate(zip(sequences.q, sequences.kv, strict=True)):
@@ -44,10 +47,10 @@ def jobs(sequences: Sequences, table: Any) -> Iterator[Job]:
 
 
 def _keys(sequences: Sequences, table: Any, which: slice) -> Callable[[Any], Any]:
-    kv, batch = sequences.kv[which.start], which.stop - which.start
+    kv, batch = max(sequences.kv[which]), which.stop - which.start
     if not sequences.block_size:
         return lambda cache: cache[which, :, :kv]
-    pages = sequences.pages[which.start]
+    pages = max(sequences.pages[which])
 
     def gather_pages(cache: Any) -> Any:
         _, heads, block, dim = cache.shape
@@ -57,15 +60,16 @@ def _keys(sequences: Sequences, table: Any, which: slice) -> Callable[[Any], Any
     return gather_pages
 
 
-def torch_attention(sequences: Sequences, q: Any, table: Any, inner: Any, fetch: Any) -> Launch:
+def torch_attention(sequences: Sequences, q: Any, table: Any, inner: Any, fetch: Any, kv_heads: int) -> Launch:
     """Return a launch of attention over packed queries, [token, head, element].
 
     `inner(q, k, v, mask)` computes attention, `fetch(keys)` returns keys and values by a job's `keys`. The mask is None
-    if every query sees every key.
+    if every query sees every key, [query, key] if it is the same for all sequences, and else [sequence, 1, row, key]
+    with a row for each query of the heads that share keys; there are `kv_heads` heads of keys.
     """
     import torch
 
-    todo = [(job, _mask(job, q.device)) for job in jobs(sequences, table)]
+    todo = [(job, _mask(job, q.shape[1] // kv_heads, q.device)) for job in jobs(sequences, table)]
 
     def one(job: Job, mask: Any) -> Any:
         packed = q[job.rows].unflatten(0, (job.batch, job.q_len)).transpose(1, 2)
@@ -76,9 +80,12 @@ def torch_attention(sequences: Sequences, q: Any, table: Any, inner: Any, fetch:
     return lambda: torch.cat([one(job, mask) for job, mask in todo])
 
 
-def _mask(job: Job, device: Any) -> Any:
+def _mask(job: Job, sharing: int, device: Any) -> Any:
     import torch
 
+    if job.cached:
+        last = torch.tensor(job.cached, device=device)[:, None] + torch.arange(job.q_len, device=device)
+        return (torch.arange(job.kv_len, device=device) <= last[:, :, None]).repeat(1, sharing, 1).unsqueeze(1)
     if job.q_len == 1:
         return None
     seen = torch.ones(job.q_len, job.kv_len, dtype=torch.bool, device=device)
@@ -89,9 +96,11 @@ def sdpa(scale: float) -> Callable[..., Any]:
     def inner(q: Any, k: Any, v: Any, mask: Any) -> Any:
         from torch.nn.functional import scaled_dot_product_attention
 
-        if mask is None and q.shape[1] != k.shape[1]:  # heads that share keys become rows, so that keys are read once
+        by_sequence = mask is not None and mask.ndim == 4
+        if by_sequence or (mask is None and q.shape[1] != k.shape[1]):
+            # Heads that share keys become rows, so that keys are read once.
             rows = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])
-            return scaled_dot_product_attention(rows, k, v, scale=scale).reshape(*q.shape[:3], -1)
+            return scaled_dot_product_attention(rows, k, v, mask, scale=scale).reshape(*q.shape[:3], -1)
         if mask is not None and q.shape[2] == k.shape[2]:
             return scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=True)
         if mask is not None and _flash_takes(q, v):
@@ -121,7 +130,9 @@ def matmul_chain(scale: float) -> Callable[..., Any]:
 
         rows = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])
         scores = (rows @ k.transpose(-1, -2)) * scale
-        if mask is not None:
+        if mask is not None and mask.ndim == 4:
+            scores = scores.masked_fill(~mask, float("-inf"))
+        elif mask is not None:
             scores = scores.unflatten(2, (-1, q.shape[2])).masked_fill(~mask, float("-inf")).flatten(2, 3)
         return (torch.softmax(scores, -1) @ v).reshape(*q.shape[:3], -1)
 
@@ -175,6 +186,8 @@ def scale_by_keys_seen(attention: Any) -> tuple[Any, Any]:
 
 # Largest number of speculative tokens per step; more new tokens are a prefill.
 _MOST_GUESSES = 16
+# Keys that one call over all sequences may read, beyond those that it has to: a call per sequence costs a launch each.
+_MOST_PADDED = 1.25
 
 
 def sequence_params(mode: str = "prefill") -> tuple[Any, ...]:
@@ -247,6 +260,12 @@ class Sequences:
     @property
     def alike(self) -> bool:
         return len(set(self.q)) == len(set(self.cache)) == 1
+
+    @property
+    def decode_together(self) -> bool:
+        """Whether sequences with a few new tokens each are so similar that one call over the longest wastes little."""
+        few = len(set(self.q)) == 1 and self.q[0] <= _MOST_GUESSES
+        return few and len(self.kv) * max(self.kv) <= _MOST_PADDED * sum(self.kv)
 
     @property
     def pages(self) -> tuple[int, ...]:

@@ -160,7 +160,7 @@ def _flash_torch(inner: Any) -> Any:
             return part("k", keys), part("v", keys)
 
         scaled = inner(1 / sqrt(p["head_dim"]))
-        return _attend.torch_attention(Sequences.of(p), q, block_table, scaled, fetch)
+        return _attend.torch_attention(Sequences.of(p), q, block_table, scaled, fetch, _flash_kv_heads(p))
 
     return build
 

@@ -231,7 +231,7 @@ def _torch_decode(inner: Any) -> Any:
             latent = keys(kv_cache)
             return latent, latent[..., : p["kv_lora_rank"]]
 
-        return _attention.torch_attention(Sequences.of(p), q, block_table, inner(_scale(p)), fetch)
+        return _attention.torch_attention(Sequences.of(p), q, block_table, inner(_scale(p)), fetch, 1)
 
     return build
 
@@ -315,7 +315,7 @@ def _torch_prefill(inner: Any) -> Any:
             nope, value = heads.split((p["nope_dim"], p["v_dim"]), dim=-1)
             return torch.cat((nope, place.expand(-1, p["heads"], -1, -1)), dim=-1), value
 
-        return _attention.torch_attention(Sequences.of(p), q, block_table, inner(_scale(p)), fetch)
+        return _attention.torch_attention(Sequences.of(p), q, block_table, inner(_scale(p)), fetch, p["heads"])
 
     return build
 

@@ -18,9 +18,12 @@ ODD: dict[str, list[dict[str, Any]]] = {
         {**_HEADS, "batch": 3, "q_lens": [5, 1, 3], "cache_lens": [2, 0, 9]},
         {**_HEADS, "batch": 2, "q_len": 5, "cache_len": 6, "block_size": 8, "cache_dtype": "int8"},
         {**_HEADS, "batch": 2, "q_len": 7, "cache_len": 4, "kv_heads": 0},
+        {**_HEADS, "batch": 3, "q_len": 3, "cache_lens": [8, 7, 9], "cache_dtype": "int8"},
     ],
     "flash_decoding": [
         {**_HEADS, "batch": 3, "cache_lens": [2, 0, 9], "block_size": 4},
+        {**_HEADS, "batch": 3, "q_len": 2, "cache_lens": [8, 7, 9], "block_size": 4},
+        {**_HEADS, "batch": 3, "cache_lens": [8, 7, 9]},
         {**_HEADS, "batch": 2, "cache_len": 6, "cache_dtype": "int8"},
         {**_HEADS, "batch": 2, "q_len": 3, "cache_len": 6, "block_size": 2},
         {**_HEADS, "batch": 3, "q_lens": [1, 4, 2], "cache_lens": [2, 0, 9], "block_size": 4},
@@ -28,6 +31,7 @@ ODD: dict[str, list[dict[str, Any]]] = {
     "mla_decode": [
         {**_LATENT, "batch": 3, "cache_lens": [2, 0, 9], "block_size": 4},
         {**_LATENT, "batch": 2, "cache_len": 6},
+        {**_LATENT, "batch": 3, "q_len": 2, "cache_lens": [8, 7, 9]},
         {**_LATENT, "batch": 2, "q_len": 3, "cache_len": 6, "block_size": 2},
         {**_LATENT, "batch": 3, "q_lens": [1, 4, 2], "cache_lens": [2, 0, 9]},
     ],

@@ -126,7 +126,8 @@ def variants(op: Operator, info: BackendInfo, phase: Phase, dtype: str, *givens:
         for names in product(*(sorted(info.dtypes & set(param.choices)) for param in others)):
             chosen = {param.name: name for param, name in zip(others, names, strict=True)}
             params = op.complete({**given, **chosen, "dtype": dtype})
-            if _allowed(op, params) and op.why_no_phase(params, phase) is None:
+            stored = {spec.dtype for spec in op.inputs(params).values()} if _allowed(op, params) else {""}
+            if stored <= info.dtypes and op.why_no_phase(params, phase) is None:
                 yield params
 
 

@@ -17,11 +17,13 @@ ODD: dict[str, list[dict[str, Any]]] = {
         {**_HEADS, "batch": 3, "q_lens": [5, 1, 3], "cache_lens": [2, 0, 9], "block_size": 4},
         {**_HEADS, "batch": 3, "q_lens": [5, 1, 3], "cache_lens": [2, 0, 9]},
         {**_HEADS, "batch": 2, "q_len": 5, "cache_len": 6, "block_size": 8, "cache_dtype": "int8"},
+        {**_HEADS, "batch": 2, "q_len": 5, "cache_len": 6, "block_size": 8, "cache_dtype": "float8_e4m3fn"},
         {**_HEADS, "batch": 2, "q_len": 7, "cache_len": 4, "kv_heads": 0},
     ],
     "flash_decoding": [
         {**_HEADS, "batch": 3, "cache_lens": [2, 0, 9], "block_size": 4},
         {**_HEADS, "batch": 2, "cache_len": 6, "cache_dtype": "int8"},
+        {**_HEADS, "batch": 2, "cache_len": 6, "cache_dtype": "float8_e5m2"},
         {**_HEADS, "batch": 2, "q_len": 3, "cache_len": 6, "block_size": 2},
     ],
     "mla_decode": [

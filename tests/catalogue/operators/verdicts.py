@@ -67,6 +67,9 @@ class Unchanged(Exception):
 
 
 def _spoil(spoil: Tensors, tensor: Any) -> Any:
+    if tensor.is_floating_point() and tensor.element_size() == 1:  # torch computes nothing with 8-bit floats
+        wide = tensor.float()
+        return _spoil(spoil, wide).to(tensor.dtype)
     found = spoil(tensor)
     if found.shape == tensor.shape and bool((found == tensor).all()):
         raise Unchanged

@@ -79,6 +79,12 @@ def test_what_is_no_name_of_a_callable_is_none(name: str) -> None:
     assert operator_of(name) is None
 
 
+def test_a_file_is_no_module() -> None:
+    with pytest.raises(UserError, match="`kernels.py:softmax` names a file") as caught:
+        operator_of("kernels.py:softmax")
+    assert "kernels:softmax, in the folder of the file" in (caught.value.hint or "")
+
+
 def test_nobody_lists_every_function_that_there_is() -> None:
     assert CALLABLES.names("torch.*") is None
 

@@ -62,3 +62,23 @@ def test_a_zero_that_has_no_number_is_refused(op: Operator, zero: int) -> None:
 @pytest.mark.parametrize(("name", "op"), [("quantize_per_tensor", QUANTIZE), ("DequantizeLinear", DEQUANTIZE)])
 def test_names_of_other_systems_are_found(name: str, op: Operator) -> None:
     assert operator(name) is op
+
+
+@pytest.mark.parametrize("op", QUANTIZATION_OPERATORS, ids=lambda op: op.name)
+def test_8_bit_floats_have_no_zero_point(op: Operator) -> None:
+    with pytest.raises(InvalidParameter, match="parameter `zero_point` must be 0 for float8_e4m3fn"):
+        op.check_rules(op.complete({**GIVEN, "zero_point": 1, "quantized_dtype": "float8_e4m3fn"}))
+
+
+@pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2"])
+def test_either_neighbour_of_a_number_is_accepted_and_no_other(kind: str) -> None:
+    """Rounding to nearest is what torch's cast does; the next number after that is wrong."""
+    params = QUANTIZE.complete({"shape": [1000], "per": "tensor", "quantized_dtype": kind})
+    x, scale = np.random.default_rng(0).uniform(-1, 1, 1000), np.array([0.009])
+    exact = QUANTIZE.reference(params, x=x, scale=scale)
+    bits = torch.from_numpy(exact).float().to(getattr(torch, kind)).view(torch.uint8)
+    assert QUANTIZE.observe is not None
+    for moved in (0, 1):
+        found = (bits + moved).view(getattr(torch, kind)).double().numpy()
+        (seen,) = QUANTIZE.observe(params, found, x=x, scale=scale)
+        assert np.mean(seen == exact) == (1.0 if moved == 0 else pytest.approx(0.0, abs=0.03))

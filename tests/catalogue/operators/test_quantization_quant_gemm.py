@@ -1,5 +1,4 @@
-"""quant_matmul, quant_group_gemm_reduce_sum, quant_batched_matmul, quant_grouped_gemm: products of 8-bit numbers, counted
-as torch counts them."""
+"""Products of 8-bit numbers, counted as torch counts them."""
 
 from __future__ import annotations
 

@@ -67,6 +67,9 @@ class Unchanged(Exception):
 
 
 def _spoil(spoil: Tensors, tensor: Any) -> Any:
+    if tensor.is_floating_point() and tensor.element_size() == 1:  # torch computes nothing with 8-bit floats
+        wide = tensor.float()
+        return _spoil(spoil, wide).to(tensor.dtype)
     found = spoil(tensor)
     if found.shape == tensor.shape and bool((found == tensor).all()):
         raise Unchanged
@@ -126,7 +129,8 @@ def variants(op: Operator, info: BackendInfo, phase: Phase, dtype: str, *givens:
         for names in product(*(sorted(info.dtypes & set(param.choices)) for param in others)):
             chosen = {param.name: name for param, name in zip(others, names, strict=True)}
             params = op.complete({**given, **chosen, "dtype": dtype})
-            if _allowed(op, params) and op.why_no_phase(params, phase) is None:
+            stored = {spec.dtype for spec in op.inputs(params).values()} if _allowed(op, params) else {""}
+            if stored <= info.dtypes and op.why_no_phase(params, phase) is None:
                 yield params
 
 

@@ -290,7 +290,7 @@ ATTENTION = {"arg_type": "llm", "attn_mode": "prefill", "dtype": "bfloat16", "ca
 @pytest.mark.parametrize(
     ("task", "point", "argument"),
     [
-        ("flash_attention", {**ATTENTION, "cache_dtype": "float8"}, "cache_dtype"),
+        ("flash_attention", {**ATTENTION, "cache_dtype": "float16"}, "cache_dtype"),
         ("flash_attention", {**ATTENTION, "cache_dtype": "mxfloat8"}, "cache_dtype"),
         ("flash_attention", {**ATTENTION, "qk_compute_dtype": "int8"}, "qk_compute_dtype"),
         ("flash_attention", {**ATTENTION, "is_causal": False}, "is_causal"),
@@ -359,6 +359,12 @@ def test_norms_have_weights_of_another_type_in_bytemicroperf(task):
     assert "float32 in ByteMicroPerf, bfloat16 here" in notes(task, V3_COMPUTE[task][0])
     if task != "add_rms_norm_dynamic_quant":
         assert notes(task, {**V3_COMPUTE[task][0], "dtype": "float32"}) == ""
+
+
+def test_a_cache_may_be_of_float8():
+    case = read("flash_attention", {**ATTENTION, "cache_dtype": "float8"})
+    assert case.params["cache_dtype"] == "float8_e4m3fn"
+    assert to_bytemicroperf(case).arguments["cache_dtype"] == "float8"
 
 
 def test_float8_is_float8_e4m3fn():

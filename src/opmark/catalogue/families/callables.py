@@ -43,6 +43,13 @@ def operator_of(name: str) -> Operator | None:
     frameworks = _frameworks(name)
     if not frameworks:
         return None
+    place, _, function = name.partition(":")
+    if place.endswith(".py"):
+        raise UserError(
+            f"`{name}` names a file, expected a module",
+            f"{place.removesuffix('.py')}:{function}, in the folder of the file; `opmark judge {name}` and "
+            f"`opmark run OP --impl {name}` take files",
+        )
     return Operator(
         name=name,
         summary=f"{name}, called with the arguments given",

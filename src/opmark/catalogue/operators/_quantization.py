@@ -28,6 +28,13 @@ class Exact8(Tolerance):
         return super().bounds("float16" if dtype in FLOATS8 else dtype, params)
 
 
+class Rounded8(Tolerance):
+    """8-bit inputs are exact, and 8-bit outputs are compared with their neighbours, so that neither has an error."""
+
+    def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
+        return (0.0, 0.0) if dtype in FLOATS8 else super().bounds(dtype, params)
+
+
 def weight_dtype(p: Params) -> str:
     return FP8 if p["dtype"] in FLOATS8 else str(p["dtype"])
 
@@ -107,10 +114,44 @@ MOST = 120
 _SLACK = 0.01
 
 
-def accept_either_neighbour(reference: Callable[..., Any], *rounded: int) -> Callable[..., Any]:
-    """Return an `observe` for operators whose outputs at these indices (by default the first) are integers.
+# Bits of the fraction, and the exponent of the smallest normal number.
+_FORMATS8 = {"float8_e4m3fn": (3, -6), "float8_e5m2": (2, -14)}
 
-    The reference does not round. An integer that is at most half a step, plus what earlier rounding explains, from the
+
+def _step_at(values: Any, kind: str) -> Any:
+    """Return the distance between neighbouring 8-bit numbers at these values."""
+    if kind not in FLOATS8:
+        return 1.0
+    digits, smallest = _FORMATS8[kind]
+    _, exponent = np.frexp(np.abs(values))
+    return np.ldexp(1.0, np.maximum(exponent - 1, smallest) - digits)
+
+
+def round_to(values: Any, kind: str) -> Any:
+    """Round a torch tensor to 8-bit numbers; what is beyond the largest one becomes that."""
+    import torch
+
+    if kind == "int8":
+        return values.round().clamp(-LARGEST, LARGEST).to(torch.int8)
+    narrow = getattr(torch, kind)
+    largest = torch.finfo(narrow).max
+    return values.clamp(-largest, largest).to(narrow)
+
+
+def as_bytes(tensor: Any) -> Any:
+    """Return a torch tensor of 8-bit floats, which torch cannot index, as its bytes; any other one unchanged."""
+    import torch
+
+    return tensor.view(torch.uint8) if tensor.is_floating_point() and tensor.element_size() == 1 else tensor
+
+
+def accept_either_neighbour(
+    reference: Callable[..., Any], *rounded: int, kind: Callable[[Params], str] = lambda _: "int8"
+) -> Callable[..., Any]:
+    """Return an `observe` for operators whose outputs at these indices (by default the first) are 8-bit numbers of this
+    kind.
+
+    The reference does not round. A number that is at most half a step, plus what earlier rounding explains, from the
     reference is replaced by the reference; any other stays as it is.
     """
 
@@ -118,9 +159,9 @@ def accept_either_neighbour(reference: Callable[..., Any], *rounded: int) -> Cal
         found = list(outputs) if isinstance(outputs, tuple) else [outputs]
         exact = reference(p, **inputs)
         exact = exact if isinstance(exact, tuple) else (exact,)
-        within = 0.5 + _SLACK
         for i in rounded or (0,):
             if found[i].shape == exact[i].shape:
+                within = (0.5 + _SLACK) * _step_at(exact[i], kind(p))
                 found[i] = np.where(np.abs(found[i] - exact[i]) <= within, exact[i], found[i])
         return tuple(found)
 

@@ -11,6 +11,7 @@ from opmark.catalogue.operators import _attention as _attend
 from opmark.catalogue.operators import _numpy as np
 from opmark.catalogue.operators._attention import BLOCK_SIZE, SEQUENCE_RULES, Sequences, sequence_params
 from opmark.catalogue.operators._builders import attention, formula, torch
+from opmark.catalogue.operators._quantization import Rounded8, as_bytes
 from opmark.catalogue.operators.kv_cache import CACHE_DTYPE, cache_dtype, cache_specs, narrow
 from opmark.plugin import Implementation, Launch, Operator, ParamRule, Params, Tolerance
 from opmark.plugin.param import dtype, flag, integer, size
@@ -153,8 +154,12 @@ _REFERENCE, _OBSERVE = _attend.scale_by_keys_seen(_flash_attention)
 def _flash_torch(inner: Any) -> Any:
     def build(p: Params, q: Any, block_table: Any = None, **rest: Any) -> Launch:
         def part(name: str, keys: Any) -> Any:
-            found = keys(rest[f"{name}_cache"])
-            return (found * rest[f"{name}_scale"].unsqueeze(1)).to(q.dtype) if narrow(p) else found
+            cache = rest[f"{name}_cache"]
+            found = keys(as_bytes(cache))
+            if not narrow(p):
+                return found
+            numbers = found.view(cache.dtype).float() if cache.is_floating_point() else found
+            return (numbers * rest[f"{name}_scale"].unsqueeze(1)).to(q.dtype)
 
         def fetch(keys: Any) -> tuple[Any, Any]:
             return part("k", keys), part("v", keys)
@@ -198,6 +203,7 @@ def _over_cache(
         cost=_flash_cost,
         reference=_REFERENCE,
         observe=_OBSERVE,
+        tolerance=Rounded8(),
         sample=("q_len",),
         presets=presets,
         rules=(

@@ -9,19 +9,28 @@ from opmark.catalogue.operators import _attention
 from opmark.catalogue.operators import _numpy as np
 from opmark.catalogue.operators._attention import BLOCK_SIZE, SEQUENCE_RULES, Sequences, sequence_params
 from opmark.catalogue.operators._builders import formula, numpy, torch
-from opmark.catalogue.operators._quantization import LARGEST, MOST, STEPS, accept_either_neighbour
+from opmark.catalogue.operators._quantization import (
+    FLOATS8,
+    LARGEST,
+    MOST,
+    STEPS,
+    Rounded8,
+    accept_either_neighbour,
+    as_bytes,
+    round_to,
+)
 from opmark.plugin import Launch, Operator, Params
 from opmark.plugin.param import choice, dtype, size
 from opmark.schema import Cost, TensorSpec
 from opmark.schema.tensor import FLOATS, sizeof
 
 Names = tuple[str, ...]
-CACHE_DTYPE = choice("cache_dtype", "int8: integers with one scale per element of each head; same: as dtype",
-                     ("same", "int8"), "same")  # fmt: skip
+CACHE_DTYPE = choice("cache_dtype", "8-bit numbers with one scale per element of each head; same: as dtype",
+                     ("same", "int8", *FLOATS8), "same")  # fmt: skip
 
 
 def narrow(p: Params) -> bool:
-    return bool(p["cache_dtype"] == "int8")
+    return bool(p["cache_dtype"] != "same")
 
 
 def cache_dtype(p: Params) -> str:
@@ -29,7 +38,7 @@ def cache_dtype(p: Params) -> str:
 
 
 def cache_specs(p: Params) -> dict[str, TensorSpec]:
-    """Return both caches, the scales of int8 ones, and the table of pages of paged ones."""
+    """Return both caches, the scales of 8-bit ones, and the table of pages of paged ones."""
     sequences, heads, dim = Sequences.of(p), p["kv_heads"], p["head_dim"]
     low, high = (-MOST, MOST + 1) if narrow(p) else (-1.0, 1.0)
     cache = sequences.cache_spec(heads, dim, cache_dtype(p), low, high)
@@ -49,7 +58,7 @@ def _stored_names(p: Params) -> Names:
 
 
 def _cost(p: Params) -> Cost:
-    """Count the stored part of the packed tensor and the new tokens' part of the cache; int8 adds a quotient each."""
+    """Count the stored part of the packed tensor and the new tokens' part of the cache; 8 bits add a quotient each."""
     sequences, scale = Sequences.of(p), p["kv_heads"] * p["head_dim"]
     n = len(_stored_names(p)) * sequences.tokens * scale
     scales = len(_stored_names(p)) * scale * sizeof("float32") if narrow(p) else 0
@@ -85,7 +94,8 @@ def _reference(p: Params, packed_qkv: Any, block_table: Any = None, **rest: Any)
 
 
 def _observe(p: Params, outputs: Any, **inputs: Any) -> Any:
-    return accept_either_neighbour(_reference, 0, 1)(p, outputs, **inputs) if narrow(p) else outputs
+    observe = accept_either_neighbour(_reference, 0, 1, kind=cache_dtype)
+    return observe(p, outputs, **inputs) if narrow(p) else outputs
 
 
 def _numpy(p: Params, packed_qkv: Any, block_table: Any = None, **rest: Any) -> Launch:
@@ -109,11 +119,12 @@ def _torch(p: Params, packed_qkv: Any, block_table: Any = None, **rest: Any) -> 
     sequences = Sequences.of(p)
     rows, at = (torch.tensor(numbers, device=packed_qkv.device) for numbers in sequences.positions())
     stored = [
-        (_part(p, name, packed_qkv), rest[f"{name}_cache"], rest.get(f"{name}_scale")) for name in _stored_names(p)
+        (_part(p, name, packed_qkv), as_bytes(rest[f"{name}_cache"]), rest.get(f"{name}_scale"))
+        for name in _stored_names(p)
     ]
 
     def quantize(part: Any, scale: Any) -> Any:
-        return part if scale is None else (part / scale).round().clamp(-LARGEST, LARGEST).to(torch.int8)
+        return part if scale is None else as_bytes(round_to(part / scale, cache_dtype(p)))
 
     def store_by_position() -> Any:
         first, third = _places(p, block_table, rows, at)
@@ -150,6 +161,7 @@ STORE = Operator(
     reference=_reference,
     observe=_observe,
     result_dtype=cache_dtype,
+    tolerance=Rounded8(),
     presets={
         "small": {"batch": 2, "q_len": 16, "cache_len": 20, "q_heads": 8, "kv_heads": 2, "head_dim": 64},
         "typical": {"batch": 4, "q_len": 256, "cache_len": 256, "q_heads": 16, "kv_heads": 4, "head_dim": 128,

@@ -10,9 +10,11 @@ from opmark.catalogue.operators import _numpy as np
 from opmark.catalogue.operators._builders import formula, numpy, torch
 from opmark.catalogue.operators._elementwise import PRESETS, SHAPE
 from opmark.catalogue.operators._quantization import (
+    FLOATS8,
     NARROW,
     STEPS,
     Exact8,
+    Rounded8,
     accept_either_neighbour,
     domain,
     multiply,
@@ -31,9 +33,13 @@ PARAMS = (
     choice("per", "one scale for the whole tensor, or one per channel along the last axis",
            ("channel", "tensor"), "channel"),
     integer("zero_point", "the integer that stands for zero", 0),
+    dtype("int8", *FLOATS8, name="quantized_dtype", default="int8", doc="element type of the 8-bit numbers"),
     dtype("float32", "float16", "bfloat16"),
 )  # fmt: skip
+LIMITS = {"int8": (LOWEST, HIGHEST), "float8_e4m3fn": (-448.0, 448.0), "float8_e5m2": (-57344.0, 57344.0)}
 RULES = (
+    ParamRule("zero_point", "be 0 for {quantized_dtype} (got {zero_point})",
+         lambda p: p["quantized_dtype"] == "int8" or not p["zero_point"]),
     ParamRule("zero_point", "be a number of 8 bits, -128 to 127 (got {zero_point})",
          lambda p: LOWEST <= p["zero_point"] <= HIGHEST),
 )  # fmt: skip
@@ -52,9 +58,13 @@ def _quantize_inputs(p: Params) -> dict[str, TensorSpec]:
     return {"x": TensorSpec(tuple(p["shape"]), p["dtype"]), "scale": _scale(p)}
 
 
+def quantized(p: Params) -> str:
+    return str(p["quantized_dtype"])
+
+
 def _numbers(p: Params, x: Any, scale: Any) -> Any:
     """Return the numbers before rounding."""
-    return np.clip(x / scale + p["zero_point"], LOWEST, HIGHEST)
+    return np.clip(x / scale + p["zero_point"], *LIMITS[quantized(p)])
 
 
 def _numpy_quantize(p: Params, x: Any, scale: Any) -> Launch:
@@ -67,18 +77,21 @@ def _numpy_quantize(p: Params, x: Any, scale: Any) -> Launch:
 def _torch_quantize(p: Params, x: Any, scale: Any) -> Launch:
     import torch
 
-    zero = p["zero_point"]
+    zero, kind = p["zero_point"], getattr(torch, quantized(p))
+    low, high = LIMITS[quantized(p)]
+    if quantized(p) != "int8":
+        return lambda: (x / scale).clamp(low, high).to(kind)
 
     def launch() -> Any:
         numbers = torch.round(x / scale)
-        return (numbers + zero if zero else numbers).clamp(LOWEST, HIGHEST).to(torch.int8)
+        return (numbers + zero if zero else numbers).clamp(low, high).to(kind)
 
     return launch
 
 
 QUANTIZE = Operator(
     name="quantize",
-    summary="x / scale + zero_point, rounded to int8",
+    summary="x / scale + zero_point, rounded to int8, or to a float8",
     category="quantization",
     params=PARAMS,
     inputs=_quantize_inputs,
@@ -87,14 +100,15 @@ QUANTIZE = Operator(
     presets=PRESETS,
     rules=RULES,
     implementations=(numpy(_numpy_quantize), torch(_torch_quantize)),
-    result_dtype=lambda _: "int8",
-    observe=accept_either_neighbour(_numbers),
+    result_dtype=quantized,
+    tolerance=Rounded8(),
+    observe=accept_either_neighbour(_numbers, kind=quantized),
     aliases=("quantize_per_tensor", "quantize_per_channel", "QuantizeLinear", "quantize_v2"),
 )
 
 
 def _dequantize_inputs(p: Params) -> dict[str, TensorSpec]:
-    return {"x": TensorSpec(tuple(p["shape"]), "int8", LOWEST, HIGHEST + 1), "scale": _scale(p)}
+    return {"x": TensorSpec(tuple(p["shape"]), quantized(p), LOWEST, HIGHEST + 1), "scale": _scale(p)}
 
 
 def _dequantize(p: Params, x: Any, scale: Any) -> Any:
@@ -105,17 +119,20 @@ def _torch_dequantize(p: Params, x: Any, scale: Any) -> Launch:
     import torch
 
     kind, zero = getattr(torch, p["dtype"]), p["zero_point"]
+    if x.is_floating_point():  # torch multiplies int8 by a float, but no float8
+        return lambda: (x.float() * scale).to(kind)
     return lambda: ((x.float() - zero if zero else x) * scale).to(kind)
 
 
 DEQUANTIZE = Operator(
     name="dequantize",
-    summary="(x - zero_point) scale, from int8",
+    summary="(x - zero_point) scale, from int8 or a float8",
     category="quantization",
     params=PARAMS,
     inputs=_dequantize_inputs,
     cost=lambda p: Cost(_flops(p), nbytes(_dequantize_inputs(p).values()), prod(p["shape"]) * sizeof(p["dtype"])),
     reference=_dequantize,
+    tolerance=Rounded8(),
     presets=PRESETS,
     rules=RULES,
     implementations=(formula(_dequantize), torch(_torch_dequantize)),

@@ -132,7 +132,7 @@ def tokens_per_rank(given: Arguments) -> int:
 
 
 @cache
-def _choices(op: str, param: str) -> tuple[str, ...]:
+def choices_of(op: str, param: str) -> tuple[str, ...]:
     return operator(op).param(param).choices
 
 
@@ -258,7 +258,7 @@ class Dtype(Field):
         value = given.get(self.theirs, self.default)
         if value is REQUIRED:
             raise missing_argument(self.theirs, given)
-        found, choices = dtype_of(self.theirs, value), _choices(op, self.to)
+        found, choices = dtype_of(self.theirs, value), choices_of(op, self.to)
         if choices and found not in choices:
             raise PointRefused(f"argument `{self.theirs}`: `{op}` has no {value}; expected one of {', '.join(choices)}",
                           self.theirs)  # fmt: skip

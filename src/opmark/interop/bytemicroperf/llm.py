@@ -20,7 +20,9 @@ from opmark.interop.bytemicroperf.fields import (
     ValueField,
     Word,
     check_value,
+    choices_of,
     dtype_of,
+    foreign_dtype,
     missing_argument,
     quote,
     sizes_of,
@@ -221,7 +223,7 @@ def _check_block_table(table: Any, size: int, lengths: list[int]) -> None:
 
 @dataclass(frozen=True)
 class CacheDtype(Field):
-    """Element type of the cache: int8, or the type of the new tokens."""
+    """Element type of the cache: one of 8 bits, or the type of the new tokens."""
 
     default: str = "bfloat16"
     """Type of the new tokens where a file does not name it."""
@@ -240,16 +242,17 @@ class CacheDtype(Field):
         if name is None:
             return {"cache_dtype": "same"}
         cache, tokens = dtype_of(name, given[name]), dtype_of("dtype", given.get("dtype", self.default))
-        if cache not in (tokens, "int8"):
+        narrow = [kind for kind in choices_of(op, "cache_dtype") if kind != "same"]
+        if cache not in (tokens, *narrow):
             raise PointRefused(
-                f"argument `{name}`: `{op}` has a cache of int8, or of the type of its tokens ({tokens}); "
-                f"got {quote(given[name])}",
+                f"argument `{name}`: `{op}` has a cache of {', '.join(narrow)}, or of the type of its tokens "
+                f"({tokens}); got {quote(given[name])}",
                 name,
             )
-        return {"cache_dtype": "same" if cache == tokens else "int8"}
+        return {"cache_dtype": "same" if cache == tokens else cache}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
-        return {"cache_dtype": params["dtype"] if params["cache_dtype"] == "same" else params["cache_dtype"]}
+        return {"cache_dtype": foreign_dtype(params["dtype" if params["cache_dtype"] == "same" else "cache_dtype"])}
 
 
 @dataclass(frozen=True)

@@ -18,5 +18,7 @@ ODD: dict[str, list[dict[str, Any]]] = {
         {**_DIFFERENT},
         {**_HEADS, "batch": 2, "q_len": 3, "cache_len": 2, "cache_dtype": "int8", "store_mode": "k"},
         {**_HEADS, "mode": "decode", "batch": 5, "cache_len": 7, "store_mode": "v"},
+        {**_DIFFERENT, "cache_dtype": "float8_e4m3fn", "block_size": 4},
+        {**_HEADS, "batch": 2, "q_len": 3, "cache_len": 2, "cache_dtype": "float8_e5m2"},
     ],
 }

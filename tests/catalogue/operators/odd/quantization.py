@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 ODD: dict[str, list[dict[str, Any]]] = {
-    "quantize": [{"shape": [5, 7], "zero_point": 9}, {"shape": [3, 1, 11], "per": "tensor"}],
-    "dequantize": [{"shape": [5, 7], "zero_point": -3}, {"shape": [3, 1, 11], "per": "tensor"}],
+    "quantize": [{"shape": [5, 7]}, {"shape": [5, 7], "zero_point": 9}, {"shape": [3, 1, 11], "per": "tensor"}],
+    "dequantize": [{"shape": [5, 7]}, {"shape": [5, 7], "zero_point": -3}, {"shape": [3, 1, 11], "per": "tensor"}],
     "scale_dynamic_quant": [{"num_tokens": 5, "hidden_size": 33}, {"num_tokens": 7, "hidden_size": 3, "sp_size": 3}],
     "add_rms_norm_dynamic_quant": [
         {"num_tokens": 5, "hidden_size": 33, "output_mode": "res"},

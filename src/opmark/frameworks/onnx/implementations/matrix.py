@@ -245,8 +245,9 @@ def _narrow(g: GraphBuilder, x: str, dtype: str) -> str:
 def _scale_and_zero(g: GraphBuilder, p: Params, scale: str) -> tuple[str, str, dict[str, int]]:
     """Return scale and zero point: single numbers for the tensor, or one per channel."""
     if p["per"] == "tensor":
-        return g.Squeeze(scale, [0]), g.constant(p["zero_point"], "int8"), {}
-    return scale, g.constant([p["zero_point"]] * p["shape"][-1], "int8"), {"axis": len(p["shape"]) - 1}
+        return g.Squeeze(scale, [0]), g.constant(p["zero_point"], p["quantized_dtype"]), {}
+    zeros = g.constant([p["zero_point"]] * p["shape"][-1], p["quantized_dtype"])
+    return scale, zeros, {"axis": len(p["shape"]) - 1}
 
 
 def _quantize(g: GraphBuilder, p: Params, x: str, scale: str) -> Any:

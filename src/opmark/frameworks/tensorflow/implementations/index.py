@@ -97,12 +97,19 @@ def _sequence_last(tf: Any, p: Params, x: Any, lengths: Any) -> Any:
     return tf.gather_nd(x, tf.stack([lengths - 1, each], axis=1))
 
 
+def _require_int8(p: Params) -> None:
+    if p["quantized_dtype"] != "int8":
+        raise Unsupported("TensorFlow has no kernels for 8-bit floats")
+
+
 def _quantize(tf: Any, p: Params, x: Any, scale: Any) -> Any:
+    _require_int8(p)
     numbers = tf.round(tf.cast(x, tf.float32) / scale) + p["zero_point"]
     return tf.cast(tf.clip_by_value(numbers, -128.0, 127.0), tf.int8)
 
 
 def _dequantize(tf: Any, p: Params, x: Any, scale: Any) -> Any:
+    _require_int8(p)
     wide = tf.cast(x, tf.float32)
     return tf.cast((wide - p["zero_point"] if p["zero_point"] else wide) * scale, p["dtype"])
 

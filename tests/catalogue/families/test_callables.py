@@ -80,7 +80,7 @@ def test_what_is_no_name_of_a_callable_is_none(name: str) -> None:
 
 
 def test_a_file_is_no_module() -> None:
-    with pytest.raises(UserError, match="`kernels.py:softmax` names a file") as caught:
+    with pytest.raises(UserError, match="names a file, expected a module") as caught:
         operator_of("kernels.py:softmax")
     assert "kernels:softmax, in the folder of the file" in (caught.value.hint or "")
 

@@ -69,10 +69,7 @@ class _TensorUnpickler(pickle.Unpickler):
 
     def _rebuild(self, storage: _Storage, offset: int, size: Any, stride: Any, *_: Any) -> Any:
         flat = np.frombuffer(self._archive.read(f"{self._folder}data/{storage.key}"), storage.dtype)
-        expected, count = [], 1
-        for n in reversed(size):
-            expected.insert(0, count)
-            count *= n
+        expected = [prod(size[axis + 1 :]) for axis in range(len(size))]
         if list(stride) != expected:
             raise ValueError(f"its strides are {list(stride)}, those of a contiguous tensor are {expected}")
         return flat[offset : offset + prod(size)].reshape(tuple(size))

@@ -155,7 +155,8 @@ def _fbgemm(p: Params, weight: Any, indices: Any, offsets: Any, per_sample_weigh
 
 def _terms(p: Params) -> int:
     counts = zip(_table_lookups(p), p["rows"], strict=True)
-    return int(np.diff(_starts(p)).max()) + max(count // rows for count, rows in counts)
+    shared: int = max(count // rows for count, rows in counts)
+    return int(np.diff(_starts(p)).max()) + shared
 
 
 def _longest(p: Params) -> float:

@@ -124,7 +124,7 @@ class _Writer:
         found: Spec = {"type": "tensor", "dtype": _DTYPES[dtype], "shape": shape}
         if not is_float(dtype) or (self._wrt and path not in self._wrt):
             found["requires_grad"] = False  # its default is true, and fails for whole numbers
-        own = {key: fields[key] for key in ("low", "high", "values", "alpha") if key in fields}
+        own: Spec = {key: fields[key] for key in ("low", "high", "values", "alpha") if key in fields}
         if own.get("values") != "zipf":
             own.pop("alpha", None)
         if own != dict(zip(("low", "high"), usual_domain(dtype, scalar=not shape), strict=True)):

@@ -14,14 +14,21 @@ from opmark.plugin.registry import operator as find_operator
 from opmark.plugin.registry import operators_like
 from opmark.runner.workload_source import WorkloadSource, file_requests, problem_lines, read_source
 from opmark.schema.options import Source, split_names
+from opmark.schema.progress import OnStep, ignore_step
 
 
 def read_workload(
-    source: Source, *, seed: int = 0, phase: str | Sequence[str] = (), strict: bool = False, format: str = ""
+    source: Source,
+    *,
+    seed: int = 0,
+    phase: str | Sequence[str] = (),
+    strict: bool = False,
+    format: str = "",
+    on_step: OnStep = ignore_step,
 ) -> WorkloadSource:
     """Read a file or a folder in opmark's format or in another system's. Parts that could not be used are listed in
     `problems`."""
-    return read_source(source, seed=seed, phases=split_names(phase), strict=strict, format=format)
+    return read_source(source, seed=seed, phases=split_names(phase), strict=strict, format=format, on_step=on_step)
 
 
 def import_remarks(taken: WorkloadSource) -> list[str]:

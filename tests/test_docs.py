@@ -24,6 +24,7 @@ from typer.core import TyperGroup
 import opmark
 from opmark.catalogue.expansion import expand
 from opmark.cli.app import make_app
+from opmark.cli.completion import SHELLS
 from opmark.cli.interop import FOREIGN_COMMANDS
 from opmark.hardware.host import host
 from opmark.plugin import Operator
@@ -380,7 +381,8 @@ def mistakes_in(line: str) -> Iterator[str]:
         elif find_command(f"{name} {word}".strip()):
             name = f"{name} {word}".strip()
         elif not name:
-            yield f"opmark {word}"
+            if word not in SHELLS:  # the value of `opmark --completion`
+                yield f"opmark {word}"
             return
 
 

@@ -15,7 +15,8 @@ def test_the_doctor_looks_at_this_machine(opmark: Command) -> None:
     done = opmark("doctor", "--json")
     assert done.code == 0
     (diagnosis,) = done.objects
-    assert diagnosis.keys() == {"host", "backends", "findings"}
+    assert diagnosis.keys() == {"host", "backends", "findings", "next_steps"}
+    assert len(diagnosis["next_steps"]) == 3
     assert diagnosis["host"].keys() >= {"cpu", "cores", "memory", "system", "python", "governor"}
     found = {backend["name"]: backend for backend in diagnosis["backends"]}
     assert found.keys() == backends().keys()

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from opmark.api.calibrate import calibrate
+from opmark.api.doctor import noise_floor
+from opmark.api.env import create_env
+from opmark.api.import_ import read_workload
 from opmark.api.show import show
+from opmark.cli.progress import StepProgress
 
 Command = Callable[..., Any]
 
@@ -76,3 +83,119 @@ def test_json_lines_come_as_they_are_measured(db: Path, start_process: Callable[
     )  # fmt: skip
     assert '"status":"ok"' in process.stdout.readline()
     assert len(show(db=db).records) == 1
+
+
+# Commands with steps.
+
+
+class Stream(io.StringIO):
+    """Standard error, on a terminal or not."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time in seconds, which a test sets."""
+    now = [0.0]
+    monkeypatch.setattr("opmark.cli.progress.monotonic", lambda: now[0])
+    return now
+
+
+def test_a_terminal_has_one_line_with_an_estimate(monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
+    stream = Stream(terminal=True)
+    monkeypatch.setattr(sys, "stderr", stream)
+    with StepProgress("calibrate") as progress:
+        progress.step(0, 4, "copy")
+        assert stream.getvalue() == ""  # what ends within a second shows nothing
+        clock[0] = 10.0
+        progress.step(1, 4, "triad")
+    assert "\n" not in stream.getvalue()
+    assert "calibrate: 1 of 4, triad, 10 s so far, about 30 s left" in stream.getvalue()
+    assert stream.getvalue().endswith("\r\x1b[K")
+
+
+def test_elsewhere_there_is_a_line_now_and_then_also_within_a_long_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(terminal=False)
+    monkeypatch.setattr(sys, "stderr", stream)
+    with StepProgress("import", measures=False, every=0.01) as progress:
+        progress.step(1, 2, "reading b.json")
+        for _ in range(500):
+            if stream.getvalue().count("\n") > 1:
+                break
+            time.sleep(0.01)
+    first, second, *_ = stream.getvalue().splitlines()
+    assert first.startswith("import: 1 of 2, reading b.json, ")
+    assert second.startswith("import: 1 of 2, reading b.json, ")
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_command_that_ends_within_a_minute_prints_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(terminal=False)
+    monkeypatch.setattr(sys, "stderr", stream)
+    with StepProgress("calibrate") as progress:
+        progress.step(1, 2, "copy")
+    assert stream.getvalue() == ""
+
+
+def test_a_run_without_a_terminal_prints_a_line_a_minute(opmark: Command) -> None:
+    script = """
+        import opmark.cli.progress as progress
+        make = progress.StepProgress
+        progress.StepProgress = lambda command: make(command, every=0.2)
+        from opmark.cli.main import main
+        main()
+    """
+    done = opmark(*ASKED, script=script)
+    assert re.search(r"^run: (starting|\d of 2, null matmul), ", done.err, re.MULTILINE)
+
+
+def steps_of(call: Callable[..., Any]) -> list[tuple[int, int, str]]:
+    found: list[tuple[int, int, str]] = []
+    call(lambda *step: found.append(step))
+    return found
+
+
+def test_calibrating_tells_its_steps(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opmark.runner.calibration._PRODUCTS", {"cpu": (16,), "device": (16, 32)})
+    found = steps_of(lambda on_step: calibrate("null", threads=1, say=lambda _: None, on_step=on_step))
+    assert [done for done, _, _ in found] == list(range(1, len(found) + 1))
+    assert {total for _, total, _ in found} == {len(found)}
+    assert found[-1][2].startswith("matmul")
+
+
+def test_the_self_test_tells_its_steps(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opmark.runner.doctor._CASES", (("add", {"shape": [32, 32]}),))
+    found = steps_of(
+        lambda on_step: noise_floor("null", threads=1, processes=4, say=lambda _: None, on_step=on_step)
+    )  # fmt: skip
+    assert [step[:2] for step in found] == [(done, 4) for done in (1, 2, 3, 4)]
+
+
+def test_reading_a_folder_tells_its_files(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_text("schema: 1\nname: x\ncases: [{op: exp, sizes: [small]}]\n")
+    found = steps_of(lambda on_step: read_workload(tmp_path, on_step=on_step))
+    assert found[1:] == [(0, 2, "reading a.yaml"), (1, 2, "reading b.yaml")]
+
+
+def test_making_an_environment_tells_what_pip_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ("creating x", "Collecting numpy==2", "  Downloading numpy (16 MB)", "Collecting six",
+             "Installing collected packages: six, numpy")  # fmt: skip
+
+    def create(*arguments: Any) -> None:
+        for line in lines:
+            arguments[-1](line)
+
+    monkeypatch.setattr("opmark.runner.guests.environments.create", create)
+    said: list[str] = []
+    found = steps_of(lambda on_step: create_env("mine", install=["numpy"], say=said.append, on_step=on_step))
+    assert said == list(lines)
+    assert found[0] == (0, 0, "creating x")
+    assert found[2] == (0, 0, "1 package so far, Downloading numpy (16 MB)")
+    assert found[-1] == (70, 100, "installing 2 packages")

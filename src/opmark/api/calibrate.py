@@ -25,7 +25,7 @@ def calibrate(request: CalibrateRequest) -> Peaks:
 def calibrate_request(request: CalibrateRequest) -> Peaks:
     backend = request.backend or default_backends()[0]
     threads = default_threads() if request.threads is None else request.threads
-    work = calibration(backend, threads, request.timeout, request.say)
+    work = calibration(backend, threads, request.timeout, request.say, request.on_step)
     with closing(open_store(request.db, create=True)) as store:
         run = new_run(Plan((), ()), "calibrate")
         peaks = work.run(f"measured in run {run.id}")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from opmark.api.requests import typed
 from opmark.runner.guests import environments
 from opmark.runner.guests.environments import WORKER_REQUIREMENTS, Guest, Recipe, interpreter_for, recipe_for, recipes
+from opmark.schema.progress import OnStep, ignore_step
+from opmark.units import count_noun
 
 __all__ = ["Guest", "Recipe", "create_env", "envs", "remove_env"]
 
@@ -21,8 +24,11 @@ def create_env(
     python: str | None = None,
     constraint: str | os.PathLike[str] | None = None,
     say: Callable[[str], None] = print,
+    on_step: OnStep = ignore_step,
 ) -> Guest:
-    """Create an environment with pinned versions, for a framework that cannot share this one."""
+    """Create an environment with pinned versions, for a framework that cannot share this one. `say` gets the lines of
+    pip, `on_step` how far it is in percent."""
+    steps = _PipSteps(say, on_step)
     environment, recipe = recipe_for(name, install)
     return environments.create(
         environment,
@@ -30,8 +36,33 @@ def create_env(
         (*recipe.requirements, *WORKER_REQUIREMENTS),
         interpreter_for(recipe.takes, python),
         Path(constraint) if constraint else None,
-        say,
+        steps.read,
     )
+
+
+_COLLECTING, _INSTALLING = "Collecting ", "Installing collected packages"
+_DOWNLOADED = 70
+"""Percent of the time after which pip has usually downloaded everything, and begins to install."""
+
+
+@dataclass
+class _PipSteps:
+    """Makes steps of the lines that pip prints. How many packages there will be is known only when all are there."""
+
+    say: Callable[[str], None]
+    on_step: OnStep
+    collected: int = 0
+
+    def read(self, line: str) -> None:
+        self.say(line)
+        if line.startswith(_COLLECTING):
+            self.collected += 1
+        if line.startswith(_INSTALLING):
+            self.on_step(_DOWNLOADED, 100, f"installing {count_noun(self.collected, 'package')}")
+        elif self.collected:
+            self.on_step(0, 0, f"{count_noun(self.collected, 'package')} so far, {line.strip()[:60]}")
+        else:
+            self.on_step(0, 0, line.strip()[:100])
 
 
 def envs() -> tuple[list[Guest], dict[str, Recipe]]:

@@ -13,17 +13,26 @@ from opmark.plugin.registry import operator as find_operator
 from opmark.plugin.registry import operators_like
 from opmark.runner.workload_source import WorkloadSource, file_requests, problem_lines, read_source
 from opmark.schema.options import Names, Source, split_names
+from opmark.schema.progress import OnStep, ignore_step
 
 
 @typed
 def read_workload(
-    source: Source, *, seed: int = 0, phase: Names = (), strict: bool = False, format: str = "", allow: Names = ()
+    source: Source,
+    *,
+    seed: int = 0,
+    phase: Names = (),
+    strict: bool = False,
+    format: str = "",
+    allow: Names = (),
+    on_step: OnStep = ignore_step,
 ) -> WorkloadSource:
     """Read a file or a folder in opmark's format or in another system's. Parts that could not be used are listed in
     `problems`; `allow` names modules whose functions the file may call."""
     return read_source(
-        source, seed=seed, phases=split_names(phase), strict=strict, format=format, allow=split_names(allow)
-    )
+        source, seed=seed, phases=split_names(phase), strict=strict, format=format, allow=split_names(allow),
+        on_step=on_step,
+    )  # fmt: skip
 
 
 def import_remarks(taken: WorkloadSource) -> list[str]:

@@ -30,6 +30,7 @@ from opmark.schema.options import (
     check_type,
     options_of,
 )
+from opmark.schema.progress import OnStep, ignore_step
 from opmark.stats.change_point import MARGIN as HISTORY_MARGIN
 from opmark.stats.verdict import DRIFT, MARGIN, STAGES
 
@@ -444,3 +445,4 @@ class CalibrateRequest(OptionSet):
     timeout: Annotated[float, _TIMEOUT] = DEFAULT_TIMEOUT
     db: Annotated[PathLike | None, _DB] = None
     say: Callable[[str], None] = talk
+    on_step: OnStep = ignore_step

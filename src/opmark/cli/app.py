@@ -224,7 +224,7 @@ def make_app() -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(_options)
     if COMPLETE_VARIABLE in os.environ:  # a shell asks
-        from typer.completion import completion_init
+        from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
     return app

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opmark.api.requests import CalibrateRequest
 from opmark.cli.options import Json, takes
 from opmark.cli.output import console, print_json_lines
@@ -10,9 +12,11 @@ from opmark.cli.output import console, print_json_lines
 @takes(CalibrateRequest)
 def calibrate(request: CalibrateRequest, as_json: Json = False) -> None:
     from opmark.api.calibrate import calibrate_request, datasheet_peaks
+    from opmark.cli.progress import StepProgress
     from opmark.report.console.machine import peaks_text
 
-    peaks = calibrate_request(request)
+    with StepProgress("calibrate") as progress:
+        peaks = calibrate_request(replace(request, say=progress.say, on_step=progress.step))
     if as_json:
         print_json_lines([peaks])
     else:

@@ -24,7 +24,7 @@ def completion_script(shell: str) -> str:
     """Return the script that a shell has to evaluate."""
     if shell not in SHELLS:
         raise UnknownName("shell", shell, SHELLS)
-    from typer.completion import get_completion_script
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     return get_completion_script(prog_name="opmark", complete_var=COMPLETE_VARIABLE, shell=shell)
 

@@ -25,7 +25,7 @@ def doctor(
     from opmark.api.doctor import doctor as examine
     from opmark.report.console.machine import diagnosis_text
 
-    diagnosis = examine()
+    diagnosis = examine(db=db)
     if as_json:
         print_json_lines([diagnosis])
     else:
@@ -34,9 +34,11 @@ def doctor(
 
 def _print_noise_floor(backend: str | None, processes: int, db: str | None, *, as_json: bool) -> None:
     from opmark.api.doctor import noise_floor
+    from opmark.cli.progress import StepProgress
     from opmark.report.console.machine import noise_text
 
-    floor = noise_floor(backend, processes=processes, db=db)
+    with StepProgress("doctor --aa") as progress:
+        floor = noise_floor(backend, processes=processes, db=db, say=progress.say, on_step=progress.step)
     if as_json:
         print_json_lines([floor])
     else:

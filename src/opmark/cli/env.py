@@ -32,11 +32,12 @@ def create(
 ) -> None:
     """Make a virtual environment with pinned versions."""
     from opmark.api.env import create_env
+    from opmark.cli.progress import StepProgress
 
-    with console(stderr=True).status(f"{name} ...") as status:
+    with StepProgress(f"env create {name}", measures=False) as progress:
         guest = create_env(
             name, install=install or (), python=python, constraint=constraint,
-            say=lambda line: status.update(line[:200]),
+            say=lambda line: None, on_step=progress.step,
         )  # fmt: skip
     talk(f"{guest.name}: {guest.summary}, Python {guest.version}, in {guest.folder}")
 

@@ -27,11 +27,14 @@ def import_(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of YAML.")] = False,
 ) -> None:
     from opmark.api.import_ import case_count, hardware_text, import_remarks, read_workload, workload_text
+    from opmark.cli.progress import StepProgress
     from opmark.units import count_noun
 
-    workload = read_workload(
-        source, seed=seed, phase=split(phase or []), strict=strict, format=format, allow=split(allow or [])
-    )
+    with StepProgress("import", measures=False) as progress:
+        workload = read_workload(
+            source, seed=seed, phase=split(phase or []), strict=strict, format=format, allow=split(allow or []),
+            on_step=progress.step,
+        )  # fmt: skip
     for line in import_remarks(workload):
         talk(line)
     in_json = as_json or (output is not None and output.suffix == ".json")

@@ -36,7 +36,7 @@ def main() -> None:
 def _run_command() -> None:
     if len(sys.argv) == 1 and COMPLETE_VARIABLE not in os.environ:
         print(FIRST_STEPS)
-        return
+        sys.exit(0)
     if len(sys.argv) > 1 and sys.argv[1] in FOREIGN_COMMANDS:
         sys.exit(run_foreign_command(sys.argv[1], sys.argv[2:]))
     from opmark.cli.app import make_app

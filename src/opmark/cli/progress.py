@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from threading import Event, Thread
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -10,9 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from opmark.api.requests import talk
 from opmark.cli.output import DEFAULT_STYLE, TableStyle, print_json_lines, print_records
 from opmark.report.console.table import print_prose
 from opmark.report.row_view import row_view
+from opmark.report.text import format_duration
 from opmark.units import count_noun
 
 if TYPE_CHECKING:
@@ -40,17 +44,23 @@ class ProgressBar:
             refresh_per_second=2,
         )
         self._task = self._bar.add_task("starting", total=None)
+        self._steps = StepProgress("run") if not sys.stderr.isatty() else None
+        self._total = 0
 
     def __enter__(self) -> ProgressBar:
         self._bar.start()
+        if self._steps:
+            self._steps.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._bar.stop()
+        if self._steps:
+            self._steps.__exit__(kind, error, tb)
 
     def start(self, run: Run, plan: Plan, done: list[Record]) -> None:
         self._run_id = run.id
-        total = len(done) + len(plan.tasks) + len(plan.skipped)
+        self._total = total = len(done) + len(plan.tasks) + len(plan.skipped)
         self._bar.update(self._task, total=total, description="measuring")
         for record in done:
             self.advance(record)
@@ -59,7 +69,10 @@ class ProgressBar:
 
     def advance(self, record: Record) -> None:
         self._records.append(record)
-        self._bar.update(self._task, advance=1, description=f"{record.task.backend} {record.task.case.op}")
+        doing = f"{record.task.backend} {record.task.case.op}"
+        self._bar.update(self._task, advance=1, description=doing)
+        if self._steps:
+            self._steps.step(len(self._records), self._total, doing)
 
     def print_row(self, row: Row) -> None:
         """Print a complete row, or a partial one if the run was interrupted."""
@@ -82,6 +95,71 @@ class ProgressBar:
 
 _OVER = "\r\x1b[K"
 """Moves to the start of the line and clears it."""
+_MINUTE = 60.0
+_SOON = 1.0
+"""Seconds within which a command may end without having shown any progress."""
+
+
+class StepProgress:
+    """Shows on standard error how far a command is and how long it may still take: on a terminal one line that is
+    rewritten, else one line per minute, also where a step takes longer than that."""
+
+    def __init__(self, command: str, *, measures: bool = True, every: float = _MINUTE) -> None:
+        """While a command `measures`, the line on a terminal is only rewritten at the end of a step, because drawing
+        takes time on the cores that are being measured. `every`: seconds between the lines elsewhere."""
+        self._command = command
+        self._live = sys.stderr.isatty()
+        self._ticks = not self._live or not measures
+        self._every = _SOON if self._live else every
+        self._started = monotonic()
+        self._done, self._total, self._doing = 0, 0, "starting"
+        self._ended = Event()
+        self._ticker = Thread(target=self._tick, daemon=True)
+
+    def __enter__(self) -> StepProgress:
+        if self._ticks:
+            self._ticker.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._ended.set()
+        if self._ticks:
+            self._ticker.join()
+        self._clear()
+
+    def step(self, done: int, total: int, doing: str) -> None:
+        """Note that `done` of `total` steps are done, and what is done now; 0 of them is known where nothing is."""
+        self._done, self._total, self._doing = done, total, doing
+        if self._live and monotonic() - self._started > _SOON:
+            self._show()
+
+    def say(self, message: str) -> None:
+        self._clear()
+        talk(message)
+
+    def line(self) -> str:
+        elapsed = monotonic() - self._started
+        left = elapsed / self._done * (self._total - self._done) if self._done else None
+        parts = [f"{self._done} of {self._total}"] if self._total else []
+        parts += [self._doing, f"{format_duration(elapsed)} so far"]
+        parts += [] if left is None else [f"about {format_duration(left)} left"]
+        return f"{self._command}: {', '.join(parts)}"
+
+    def _tick(self) -> None:
+        while not self._ended.wait(self._every):
+            self._show()
+
+    def _show(self) -> None:
+        if self._live:
+            sys.stderr.write(_OVER + self.line()[: Console(stderr=True).width - 1])
+            sys.stderr.flush()
+        else:
+            print(self.line(), file=sys.stderr, flush=True)
+
+    def _clear(self) -> None:
+        if self._live:
+            sys.stderr.write(_OVER)
+            sys.stderr.flush()
 
 
 class Turns:

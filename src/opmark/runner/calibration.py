@@ -16,6 +16,7 @@ from opmark.runner.supervisor import Say, WorkerOptions
 from opmark.schema import Case, Environment, Record
 from opmark.schema.machine import MEMORY, Level, Peaks, chip
 from opmark.schema.options import MeasureOptions
+from opmark.schema.progress import OnStep, ignore_step
 from opmark.schema.tensor import sizeof
 from opmark.stats.measurement import summarize
 
@@ -41,6 +42,7 @@ class Calibration:
     threads: int
     timeout: float
     say: Say
+    on_step: OnStep = ignore_step
     records: list[Record] = field(default_factory=list)
     environments: dict[str, Environment] = field(default_factory=dict)
 
@@ -148,10 +150,24 @@ class Calibration:
         )
         plan: Plan = make_plan(cases, [backend or self.info.name], settings_for(options), may_be_empty=True)
         workers = WorkerOptions(self.timeout, say=self.say, keep=self._keep)
-        found = list(run_plan(plan, workers, fresh=fresh))
-        self.records += found
+        found = []
+        for record in run_plan(plan, workers, fresh=fresh):
+            found.append(record)
+            self.records.append(record)
+            size = " ".join(str(value) for value in record.task.case.params.values())
+            self.on_step(
+                len(self.records), max(len(self.records), self._most_records()), f"{record.task.case.op} {size}"
+            )
         by_case = {record.task.case.id: record for record in found}
         return [by_case[case.id] for case in cases]
+
+    def _most_records(self) -> int:
+        """Number of records at most: large products are left out where smaller ones take long."""
+        on_cpu = self.info.device == "cpu"
+        shared = [level for level in caches() if level.shared_by > 1 and self.threads > 1]
+        levels = len(caches()) + len(shared) + 1 if on_cpu else 2
+        products = len(_PRODUCTS["cpu" if on_cpu else "device"])
+        return 1 + len(_VECTORS) * levels + products * len([dtype for dtype in DTYPES if dtype in self.info.dtypes])
 
     def _quantities(self) -> tuple[str, ...]:
         return ("latency",) if self.info.device == "cpu" else ("device_time", "latency")
@@ -160,8 +176,8 @@ class Calibration:
         self.environments[environment.id] = environment
 
 
-def calibration(backend: str, threads: int, timeout: float, say: Say) -> Calibration:
-    return Calibration(find_backend(backend), threads, timeout, say)
+def calibration(backend: str, threads: int, timeout: float, say: Say, on_step: OnStep = ignore_step) -> Calibration:
+    return Calibration(find_backend(backend), threads, timeout, say, on_step)
 
 
 def _case(op: str, **params: Any) -> Case:

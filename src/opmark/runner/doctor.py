@@ -34,6 +34,7 @@ from opmark.schema import (
 )
 from opmark.schema.machine import Floor, NoiseFloor, chip
 from opmark.schema.options import MeasureOptions
+from opmark.schema.progress import OnStep, ignore_step
 from opmark.schema.record import COUNTED, MEASURED, utc_now
 from opmark.stats import noise, relative_deviation
 from opmark.stats.verdict import ALPHA, compare_pairs, rank_sum_p
@@ -118,7 +119,12 @@ _ALL_WAYS = 8
 
 
 def self_test(
-    backend: str, threads: int | None, processes: int, timeout: float, say: Callable[[str], None]
+    backend: str,
+    threads: int | None,
+    processes: int,
+    timeout: float,
+    say: Callable[[str], None],
+    on_step: OnStep = ignore_step,
 ) -> tuple[NoiseFloor, list[Environment], list[Record]]:
     """The noise floor, and the environments and records that it was found from."""
     cases = [Case.of(op, find_operator(op).complete(params), "forward") for op, params in _CASES]
@@ -128,10 +134,14 @@ def self_test(
     environments: list[Environment] = []
     started = utc_now()
     options = WorkerOptions(timeout, say=say, keep=environments.append)
+    plan = make_plan(cases, [backend], settings)
+    records = []
+    for record in run_plan(plan, options):
+        records.append(record)
+        doing = f"process {record.task.settings.process + 1} of {processes}, {record.task.case.op}"
+        on_step(len(records), len(plan.tasks) + len(plan.skipped), doing)
     # In the order of the processes: what was disturbed has been measured again at the end.
-    records = sorted(
-        run_plan(make_plan(cases, [backend], settings), options), key=lambda record: record.task.settings.process
-    )
+    records.sort(key=lambda record: record.task.settings.process)
     facts = environments[0].facts if environments else {}
     labelings = _labelings(processes // 2)
     floors = [

@@ -24,6 +24,7 @@ from opmark.runner.probe import missing_callables
 from opmark.schema import PHASES, Case, Imported, ImportProblem, Peaks, Workload
 from opmark.schema.codec import gc_disabled
 from opmark.schema.options import Source
+from opmark.schema.progress import OnStep, ignore_step
 from opmark.schema.workload import VERSION
 from opmark.units import count_noun
 
@@ -62,11 +63,12 @@ def read_source(
     strict: bool = False,
     format: str = "",
     allow: Sequence[str] = (),
+    on_step: OnStep = ignore_step,
 ) -> WorkloadSource:
     """Read a workload. Raise InvalidFile where nothing of it can be used, or with `strict` where something cannot.
 
     `phases` replace those of a foreign file; `format` names the importer, whatever the file looks like; `allow` names
-    modules whose functions the file may call.
+    modules whose functions the file may call. `on_step` is called before each file.
     """
     if format and format not in importers():
         raise UnknownName("format of files", format, importers(), "opmark list formats")
@@ -74,7 +76,7 @@ def read_source(
         if phase not in PHASES:
             raise UnknownName("phase", phase, PHASES)
     with gc_disabled():
-        found = _read_any(source, _ReadOptions(seed, phases, format, allow))
+        found = _read_any(source, _ReadOptions(seed, phases, format, allow, on_step))
     if strict:
         found = dataclasses.replace(found, problems=(*found.problems, *_missing_callables(found)))
     if found.problems and (strict or not (found.cases or found.chips)):
@@ -89,6 +91,7 @@ class _ReadOptions(NamedTuple):
     phases: Sequence[str]
     format: str
     allow: Sequence[str]
+    on_step: OnStep
 
 
 def _read_any(source: Source, options: _ReadOptions) -> WorkloadSource:
@@ -97,6 +100,7 @@ def _read_any(source: Source, options: _ReadOptions) -> WorkloadSource:
     if isinstance(source, Mapping):
         return _read_data(_IN_CODE, PlainData(dict(source)), options)
     path = Path(source)
+    options.on_step(0, 0, f"reading {path.name}")
     return _read_folder(path, options) if os.path.isdir(path) else _read_data(path, read_plain(path), options)  # noqa: PTH112 - any text
 
 
@@ -198,7 +202,8 @@ def _read_folder(folder: Path, options: _ReadOptions) -> WorkloadSource:
         raise InvalidFile(f"{folder}: holds no workload", f"files that end in {', '.join(_ENDINGS)} are read")
     parts: list[WorkloadSource] = []
     problems: list[ImportProblem] = []
-    for file in files:
+    for i, file in enumerate(files):
+        options.on_step(i, len(files), f"reading {file.relative_to(folder)}")
         try:
             parts.append(_with_cases(_read_data(file, read_plain(file), options, str(file.relative_to(folder)))))
         except UserError as error:

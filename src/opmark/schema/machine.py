@@ -147,10 +147,18 @@ class Availability(Struct, frozen=True):
     facts: dict[str, Any] = {}
 
 
+class NextStep(Struct, frozen=True):
+    """Something worth doing on this machine."""
+
+    command: str
+    why: str
+
+
 class Diagnosis(Struct, frozen=True):
     host: dict[str, Any]
     backends: list[Availability]
     findings: list[DiagnosisItem]
+    next_steps: list[NextStep] = []
 
     @property
     def ok(self) -> bool:

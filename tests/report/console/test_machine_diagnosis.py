@@ -8,6 +8,7 @@ from rich.console import Console
 
 from opmark.report.console.machine import diagnosis_text
 from opmark.schema import Availability, Diagnosis, DiagnosisItem
+from opmark.schema.machine import NextStep
 
 HOST = {"cpu": "Fast 9000", "cores": 4, "memory": 8 * 2**30, "system": "Linux 6", "python": "3.11"}
 
@@ -44,3 +45,12 @@ def test_a_finding_that_is_not_well_comes_with_its_hint_and_only_that() -> None:
     assert "hint: stop other work" in lines
     assert "ok swap 0 B in use" in lines
     assert not any("free some" in line for line in lines)
+
+
+def test_it_ends_with_commands_that_can_be_copied() -> None:
+    steps = [NextStep("opmark calibrate", "its peaks"), NextStep("opmark doctor --aa", "its noise")]
+    assert text(Diagnosis(HOST, [], [], steps))[-3:] == [
+        "What to do next on this machine:",
+        "opmark calibrate # its peaks",
+        "opmark doctor --aa # its noise",
+    ]

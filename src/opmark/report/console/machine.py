@@ -11,7 +11,7 @@ from rich.text import Text
 from opmark import units
 from opmark.report.console.table import plain_table
 from opmark.schema import Availability, Diagnosis, DiagnosisItem
-from opmark.schema.machine import MEMORY, Interconnect, Level, NoiseFloor, Peaks
+from opmark.schema.machine import MEMORY, Interconnect, Level, NextStep, NoiseFloor, Peaks
 from opmark.units import count_bytes
 
 
@@ -84,7 +84,26 @@ def noise_text(noise: NoiseFloor) -> Group:
 
 
 def diagnosis_text(diagnosis: Diagnosis) -> Group:
-    return Group(_host(diagnosis.host), Text(), _backends(diagnosis.backends), Text(), _findings(diagnosis.findings))
+    parts: list[RenderableType] = [
+        _host(diagnosis.host),
+        Text(),
+        _backends(diagnosis.backends),
+        Text(),
+        _findings(diagnosis.findings),
+    ]
+    if diagnosis.next_steps:
+        parts += [Text(), *_next_steps(diagnosis.next_steps)]
+    return Group(*parts)
+
+
+def _next_steps(steps: list[NextStep]) -> list[Text]:
+    """Return the commands in lines that can be copied, with the reasons as comments."""
+    width = max(len(step.command) for step in steps)
+    lines = [f"  {step.command:<{width}}  # {step.why}" for step in steps]
+    return [
+        Text("What to do next on this machine:", "bold"),
+        *(Text(line, no_wrap=True, overflow="ignore") for line in lines),
+    ]
 
 
 def _host(facts: dict[str, Any]) -> Text:

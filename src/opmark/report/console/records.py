@@ -75,7 +75,8 @@ def _state_shared(columns: Sequence[str], cells: Sequence[Cells], found: Sequenc
     """Take what is the same in every row out of the cells, and shorten the parameters. Return the columns that are
     left, and a line that says what all rows share: `torch-cpu ×2, latency warm; forward and float32 where a row says
     nothing else`."""
-    same, usual = [], []
+    same: list[str] = []
+    usual: list[str] = []
     for name in ("backend", "quantity"):
         values = {str(own[name]) for own in cells if name in own}
         if len(values) == 1:

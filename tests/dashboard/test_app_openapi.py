@@ -60,6 +60,31 @@ def test_problems_are_as_described(client: TestClient, told: dict[str, Any]) -> 
         schemas.validator_for(whole).validate(client.get(path).json())
 
 
+def test_texts_that_are_refused_are_not_described(client: TestClient, told: dict[str, Any]) -> None:
+    schemas = pytest.importorskip("jsonschema_rs")
+    for path, methods in told["paths"].items():
+        for parameter in methods.get("get", {"parameters": []})["parameters"]:
+            for wrong in ("\x01", "a\n", "\x7f", "x" * 501):
+                schema = parameter["schema"]
+                value = [wrong] if schema.get("type") == "array" else wrong
+                assert not schemas.validator_for({**schema, "components": told["components"]}).is_valid(value), path
+    assert client.get("/api/search", params={"q": "\x01"}).status_code == 400
+
+
+def test_all_methods_of_an_address_are_allowed(client: TestClient, told: dict[str, Any]) -> None:
+    for path, methods in told["paths"].items():
+        answer = client.request("PATCH", path.format(run="showcase", key="x", case="x", format="csv"))
+        assert answer.status_code == 405
+        described = {method.upper() for method in methods}
+        assert set(answer.headers["allow"].split(", ")) == described | ({"HEAD"} if "GET" in described else set())
+
+
+def test_who_sends_no_token_is_asked_for_one(client: TestClient, told: dict[str, Any]) -> None:
+    answer = client.post("/api/runs", content=b"{}")
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert "this server takes no runs" in answer.json()["error"]
+
+
 def test_the_document_is_served(client: TestClient, told: dict[str, Any]) -> None:
     assert client.get("/api/openapi.json").json() == told
 

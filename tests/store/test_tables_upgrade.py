@@ -331,7 +331,7 @@ def test_a_copy_that_cannot_be_made_is_an_error_with_a_hint(path: Path, monkeypa
     really = sqlite3.connect
 
     def fail(where: Any, *more: Any, **named: Any) -> sqlite3.Connection:
-        if "opmark-store-" in str(where):
+        if "opmark-scratch-store-" in str(where):
             raise sqlite3.OperationalError("database or disk is full")
         return really(where, *more, **named)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 from opmark.api.requests import talk
-from opmark.api.result import open_store, store_all
+from opmark.api.result import open_store, storage_line, store_all
 from opmark.errors import UserError
 from opmark.runner.doctor import PROCESSES, doctor, self_test
 from opmark.runner.plan import Plan
@@ -14,7 +14,6 @@ from opmark.runner.selection import default_backends
 from opmark.runner.session import new_run
 from opmark.schema.machine import NoiseFloor
 from opmark.schema.options import DEFAULT_TIMEOUT, MeasureOptions, PathLike, options_of
-from opmark.store.location import display_address
 from opmark.store.runs import noise_under
 
 __all__ = ["doctor", "noise_floor"]
@@ -39,5 +38,5 @@ def noise_floor(
         floor, environments, records = self_test(backend or default_backends()[0], threads, processes, timeout, say)
         store_all(store, run, environments, records)
         store.keep("noise", noise_under(floor.backend, environments[0].facts), run.started, floor)
-    say(f"stored as run {run.id} in {display_address(db)}")
+    say(storage_line([run.id], db))
     return floor

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 @takes(ABRequest)
 def ab(request: ABRequest, as_json: Json = False) -> None:
     from opmark.api.ab import ab_request
+    from opmark.api.result import storage_line
     from opmark.cli.progress import Turns
 
     turns = Turns()
@@ -28,7 +29,7 @@ def ab(request: ABRequest, as_json: Json = False) -> None:
         for compared in interrupted:
             print_compared(compared, as_json=as_json)
         turns.say(
-            f"interrupted: what was measured is stored as runs {' and '.join(interrupted[0].runs)}"
+            f"interrupted\n{storage_line(interrupted[0].runs, request.db)}"
             if interrupted
             else "interrupted before both sides had been measured once"
         )
@@ -36,7 +37,7 @@ def ab(request: ABRequest, as_json: Json = False) -> None:
     finally:
         turns.end()
     print_compared(found, as_json=as_json)
-    turns.say(f"stored as runs {' and '.join(found.runs)}")
+    turns.say(storage_line(found.runs, request.db))
     if has_failures(found):
         raise typer.Exit(1)
 

@@ -303,12 +303,7 @@ class JournaledStore:
                     if not journal.written:
                         discard(journal.store)
                         continue
-                    name = journal.store.database.name
-                    self._say(
-                        f"the store is still out of reach: {error.message}\nthe records are in {name}\n"
-                        "hint: the next command that writes to the store brings them in, as does "
-                        f"`opmark merge {name} --db {self.store.database.name}`"
-                    )
+                    self._say(f"the store is still out of reach: {error.message}")
         finally:
             self.store.close()
             if self._spool:

@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from opmark.errors import UserError
 from opmark.store.location import StoreLocation
 from opmark.store.postgresql import Postgresql
-from opmark.store.record_codec import storable
+from opmark.store.record_codec import checked_figures, storable
 from opmark.store.sql import open_sql
 from opmark.store.sqlite import Sqlite
 from opmark.store.tables import NAMES
@@ -117,7 +117,7 @@ def _in_sqlite(
 ) -> Iterator[tuple[list[str], Iterator[Row]]]:
     budget = _TimeBudget(seconds)
     try:
-        with closing(database.read_only()) as connection:
+        with closing(database.read_only(checked_figures)) as connection:
             connection.set_authorizer(_authorize)
             if hasattr(connection, "setlimit"):  # from Python 3.11
                 for what, most in _LIMITS.items():

@@ -91,3 +91,9 @@ def test_the_document_is_served(client: TestClient, told: dict[str, Any]) -> Non
 
 def test_the_store_is_found_in_none_of_it(db: Path) -> None:
     assert str(db) not in document().decode()
+
+
+@pytest.mark.parametrize("since", ["0001-01-01T00:00+23:59", "9999-12-31T23:59-23:00", "f", "1x"])
+def test_a_date_that_cannot_be_is_a_mistake_of_the_sender(client: TestClient, since: str) -> None:
+    case = client.get("/api/runs/showcase").json()["items"][0]["case"]
+    assert client.get(f"/api/cases/{case}", params={"since": since}).status_code == 400

@@ -32,6 +32,7 @@ from opmark.store.sqlite import Sqlite
 
 MakeRecord = Callable[..., Record]
 MakeRun = Callable[..., Run]
+PEAKS = {"chip": "x", "source": "here", "flops": {"float32": 1e9}, "levels": []}
 CPU = Environment.of({"cpu": "x"})
 
 
@@ -67,7 +68,7 @@ def the_other_half(store: Store, make_record: MakeRecord) -> None:
     for n in range(3, 6):
         store.append("run", make_record(n, [1.0 + n], environment=CPU.id))
     store.note("run", "label", "noted later")
-    store.keep("peaks", "x", "2030", {"flops": 1})
+    store.keep("peaks", "x", "2025-01-01T00:00:00.000+00:00", PEAKS)
 
 
 def assert_whole(place: str) -> None:
@@ -77,7 +78,7 @@ def assert_whole(place: str) -> None:
         assert numbers(reader.records("run")) == list(range(6))
         assert [figure.median for figure in reader.figures()] == [1.0 + n for n in range(6)]
         assert reader.environments([CPU.id]) == {CPU.id: CPU}
-        assert [finding.body for finding in reader.findings()] == [{"flops": 1}]
+        assert [finding.body for finding in reader.findings()] == [PEAKS]
 
 
 def test_a_server_that_comes_back_has_everything_at_the_end_of_the_run(
@@ -94,7 +95,7 @@ def test_a_server_that_comes_back_has_everything_at_the_end_of_the_run(
         assert numbers(store.records("run")) == list(range(6))
         assert len(store.figures(runs=["run"])) == 6
         assert store.environments([CPU.id]) == {CPU.id: CPU}
-        assert store.kept("peaks", "x") == {"flops": 1}
+        assert store.kept("peaks", "x") == PEAKS
         assert store.kept("peaks", "another") is None
         started.start()
     assert_whole(postgres_url)
@@ -179,8 +180,8 @@ def test_a_flush_that_is_interrupted_is_done_again(
         the_other_half(store, make_record)
     started.start()
 
-    def cut_short(into: Any, source: Any) -> None:
-        merge(into, source)
+    def cut_short(into: Any, source: Any, **limits: Any) -> None:
+        merge(into, source, **limits)
         raise KeyboardInterrupt  # all is written, and the journal is still there
 
     with monkeypatch.context() as patched:

@@ -145,10 +145,7 @@ def storage_line(run_ids: Sequence[str], db: PathLike | None, journals: tuple[Pa
 
     where = " and ".join(map(str, journals))
     commands = " and ".join(f"`{merge_command(path, db)}`" for path in journals)
-    return (
-        f"{runs} kept in the journal {where}, not yet in {display_address(db)}\n"
-        f"hint: the next command that writes to the store brings it in, as does {commands}"
-    )
+    return f"{runs} kept in the journal {where}, not yet in {display_address(db)}: {commands} brings it in"
 
 
 def result_of(store: Store, run: Run, records: list[Record], db: PathLike | None) -> Result:

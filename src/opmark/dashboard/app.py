@@ -264,7 +264,7 @@ def _limit_text(schema: dict[str, Any]) -> None:
         schema["items"] = dict(schema["items"])
         _limit_text(schema["items"])
     elif schema.get("type") == "string":
-        schema |= {"maxLength": LONGEST, "pattern": TEXT_PATTERN}
+        schema |= {"maxLength": LONGEST, "pattern": schema.get("pattern", TEXT_PATTERN)}
 
 
 def _download_operation(download: Download, refs: dict[Any, Any], schemas: dict[str, Any]) -> dict[str, Any]:

@@ -152,7 +152,7 @@ class _Source:
 
     def records(self, run_id: str, have: set[str]) -> Iterator[list[dict[str, Any]]]:
         """Yield rows of the table `record` in groups, without those of the tasks `have`."""
-        short = func.substr(RECORD.c.task_id, 1, RECORD.c.task_id.type.length + 1)
+        short = func.substr(RECORD.c.task_id, 1, _LONGEST)
         tasks = select(RECORD.c.number, short).where(RECORD.c.run_id == run_id)
         known = {number for number, task in self._connection.execute(tasks) if task in have}
         sizes = self.rows_within(RECORD, "record", RECORD.c.run_id == run_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -18,11 +19,11 @@ from postgres_server import Server
 from sqlalchemy import event
 
 import opmark
-from opmark.api.result import open_store
+from opmark.api.result import open_store, storage_line
 from opmark.errors import StoreError
 from opmark.schema import Environment, Record, Run
 from opmark.store import backlog, sqlite
-from opmark.store.backlog import new_journal
+from opmark.store.backlog import merge_command, new_journal
 from opmark.store.backlog import pending_journals as journals
 from opmark.store.journal import JournaledStore
 from opmark.store.merge import merge
@@ -224,11 +225,27 @@ def test_opmark_run_goes_on_without_its_server(started: Server, postgres_url: st
     assert [record.status for record in result.records] == ["ok"] * 4
     assert len(result.rows()) == 4
     assert sum("is kept in" in line for line in said) == 1
+    (journal,) = result.journals
+    assert result.exit_code == 1
+    assert result.storage.startswith(f"run {result.run.id} kept in the journal {journal}, not yet in {postgres_url}: ")
     started.start()
-    open_to_write(postgres_url, said).close()
+    _, command, _ = result.storage.split("`")
+    program = [sys.executable, "-m", "opmark.cli.main"]
+    done = subprocess.run([*program, *shlex.split(command)[1:]], capture_output=True, text=True)
+    assert (done.returncode, "that had waited" in done.stderr) == (0, True), done.stderr
+    assert storage_line([result.run.id], postgres_url) == f"stored as run {result.run.id} in {postgres_url}"
     with closing(open_sql(postgres_url)) as reader:
         assert numbers(reader.records(result.run.id)) == [1, 2, 3, 4]
         assert reader.environments([result.records[0].environment])
+
+
+def test_the_command_that_merges_has_no_password_and_a_place_for_it(tmp_path: Path) -> None:
+    journal = tmp_path / "a journal.sqlite"
+    command = merge_command(journal, "postgresql://ada:secret@host/lab?options=-csearch_path%3Dx")
+    assert command == (
+        f"PGPASSWORD=... opmark merge '{journal}' --db 'postgresql://ada@host/lab?options=-csearch_path%3Dx'"
+    )
+    assert merge_command(journal, "postgresql://ada@host/lab").startswith("opmark merge ")
 
 
 # Files that cannot be written.

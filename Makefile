@@ -18,7 +18,7 @@ PARALLEL := OPENBLAS_NUM_THREADS=1 $(PYTEST) -n $(JOBS) -m "not serial"
 SIDE_BY_SIDE := $(PARALLEL) --dist worksteal
 FILE_BY_FILE := $(PARALLEL) --dist loadfile
 
-.PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-judge test-plugin guests test-guests lint types bench clean
+.PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-faults test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-judge test-plugin guests test-guests lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
@@ -36,6 +36,13 @@ test-verdicts: $(VENV)/.installed-dev  ## comparisons measured in turns, revisio
 
 test-store: $(VENV)/.installed-dev postgresql  ## the store on SQLite and on a PostgreSQL server that the tests start
 	$(SIDE_BY_SIDE) --group=store
+
+# The whole of it stays below five minutes: the last drill that has begun is finished. docs/reliability.md describes longer runs.
+FAULT_SECONDS ?= 240
+FAULT_SEED ?= 0
+
+test-faults: $(VENV)/.installed-dev postgresql  ## kills, full disks, a stopped server, damaged files, random command lines, with a seed
+	timeout 300 $(BIN)/python -m tests.faults --seconds $(FAULT_SECONDS) --seed $(FAULT_SEED)
 
 # The store's tests start a server of their own, in a temporary folder, and need its programs only.
 postgresql:  ## PostgreSQL's programs, from Debian's package where that can be installed

@@ -176,7 +176,7 @@ def test_ctrl_c_keeps_what_is_stored_and_prints_what_is_known(
     assert process.returncode == 130
     assert "Traceback" not in err
     assert any(line.startswith("work:f") for line in out.splitlines())
-    assert "interrupted: what was measured is stored as runs" in err
+    assert "interrupted\nstored as runs" in err
     assert psutil.wait_procs(children, timeout=30)[1] == []
     assert repo.state() == before
 

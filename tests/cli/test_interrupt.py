@@ -46,20 +46,21 @@ def start(start_process: Start, db: Path) -> Start:
     return partial(start_process, *COMMAND)
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_is_readable_and_can_be_resumed(
-    start: Start, opmark: Command, db: Path, workload: Path
+    start: Start, opmark: Command, db: Path, workload: Path, number: signal.Signals, code: int
 ) -> None:
     asked = ["run", "-w", str(workload), "--backend", "numpy-cpu", "--effort", "quick", "--timeout", "4"]
     process = start(*asked, "--json")
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(10)]
     workers = psutil.Process(process.pid).children()
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
     rest, err = process.communicate(timeout=60)
 
-    assert process.returncode == 130
+    assert process.returncode == code
     assert rest == ""
-    assert "--resume" in err
+    assert "interrupted; the same command with --resume goes on\nstored as run " in err
     assert "Traceback" not in err
     assert len(workers) == 1
     assert psutil.wait_procs(workers, timeout=30)[1] == []

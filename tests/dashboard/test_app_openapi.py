@@ -60,9 +60,40 @@ def test_problems_are_as_described(client: TestClient, told: dict[str, Any]) -> 
         schemas.validator_for(whole).validate(client.get(path).json())
 
 
+def test_texts_that_are_refused_are_not_described(client: TestClient, told: dict[str, Any]) -> None:
+    schemas = pytest.importorskip("jsonschema_rs")
+    for path, methods in told["paths"].items():
+        for parameter in methods.get("get", {"parameters": []})["parameters"]:
+            for wrong in ("\x01", "a\n", "\x7f", "x" * 501):
+                schema = parameter["schema"]
+                value = [wrong] if schema.get("type") == "array" else wrong
+                assert not schemas.validator_for({**schema, "components": told["components"]}).is_valid(value), path
+    assert client.get("/api/search", params={"q": "\x01"}).status_code == 400
+
+
+def test_all_methods_of_an_address_are_allowed(client: TestClient, told: dict[str, Any]) -> None:
+    for path, methods in told["paths"].items():
+        answer = client.request("PATCH", path.format(run="showcase", key="x", case="x", format="csv"))
+        assert answer.status_code == 405
+        described = {method.upper() for method in methods}
+        assert set(answer.headers["allow"].split(", ")) == described | ({"HEAD"} if "GET" in described else set())
+
+
+def test_who_sends_no_token_is_asked_for_one(client: TestClient, told: dict[str, Any]) -> None:
+    answer = client.post("/api/runs", content=b"{}")
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert "this server takes no runs" in answer.json()["error"]
+
+
 def test_the_document_is_served(client: TestClient, told: dict[str, Any]) -> None:
     assert client.get("/api/openapi.json").json() == told
 
 
 def test_the_store_is_found_in_none_of_it(db: Path) -> None:
     assert str(db) not in document().decode()
+
+
+@pytest.mark.parametrize("since", ["0001-01-01T00:00+23:59", "9999-12-31T23:59-23:00", "f", "1x"])
+def test_a_date_that_cannot_be_is_a_mistake_of_the_sender(client: TestClient, since: str) -> None:
+    case = client.get("/api/runs/showcase").json()["items"][0]["case"]
+    assert client.get(f"/api/cases/{case}", params={"since": since}).status_code == 400

@@ -196,7 +196,11 @@ def test_every_answer_has_the_policy(
 
 
 def test_uploads_need_a_token(client: TestClient, guarded: TestClient, token: str) -> None:
-    assert client.post("/api/runs", content=b"{}").status_code == 403
+    assert client.post("/api/runs", content=b"{}").status_code == 401
+    with_token = {"authorization": "Bearer a-token-of-enough-characters"}
+    assert client.post("/api/runs", content=b"{}", headers=with_token).status_code == 403, (
+        "there is none to compare it with"
+    )
     assert guarded.post("/api/runs", content=b"{}").status_code == 401
     guarded.post("/login", data={"token": token})
     assert guarded.post("/api/runs", content=b"{}").status_code == 401, "a cookie is not enough"

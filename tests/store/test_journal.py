@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -18,11 +19,11 @@ from postgres_server import Server
 from sqlalchemy import event
 
 import opmark
-from opmark.api.result import open_store
+from opmark.api.result import open_store, storage_line
 from opmark.errors import StoreError
 from opmark.schema import Environment, Record, Run
 from opmark.store import backlog, sqlite
-from opmark.store.backlog import new_journal
+from opmark.store.backlog import merge_command, new_journal
 from opmark.store.backlog import pending_journals as journals
 from opmark.store.journal import JournaledStore
 from opmark.store.merge import merge
@@ -32,6 +33,7 @@ from opmark.store.sqlite import Sqlite
 
 MakeRecord = Callable[..., Record]
 MakeRun = Callable[..., Run]
+PEAKS = {"chip": "x", "source": "here", "flops": {"float32": 1e9}, "levels": []}
 CPU = Environment.of({"cpu": "x"})
 
 
@@ -67,7 +69,7 @@ def the_other_half(store: Store, make_record: MakeRecord) -> None:
     for n in range(3, 6):
         store.append("run", make_record(n, [1.0 + n], environment=CPU.id))
     store.note("run", "label", "noted later")
-    store.keep("peaks", "x", "2030", {"flops": 1})
+    store.keep("peaks", "x", "2025-01-01T00:00:00.000+00:00", PEAKS)
 
 
 def assert_whole(place: str) -> None:
@@ -77,7 +79,7 @@ def assert_whole(place: str) -> None:
         assert numbers(reader.records("run")) == list(range(6))
         assert [figure.median for figure in reader.figures()] == [1.0 + n for n in range(6)]
         assert reader.environments([CPU.id]) == {CPU.id: CPU}
-        assert [finding.body for finding in reader.findings()] == [{"flops": 1}]
+        assert [finding.body for finding in reader.findings()] == [PEAKS]
 
 
 def test_a_server_that_comes_back_has_everything_at_the_end_of_the_run(
@@ -94,7 +96,7 @@ def test_a_server_that_comes_back_has_everything_at_the_end_of_the_run(
         assert numbers(store.records("run")) == list(range(6))
         assert len(store.figures(runs=["run"])) == 6
         assert store.environments([CPU.id]) == {CPU.id: CPU}
-        assert store.kept("peaks", "x") == {"flops": 1}
+        assert store.kept("peaks", "x") == PEAKS
         assert store.kept("peaks", "another") is None
         started.start()
     assert_whole(postgres_url)
@@ -179,8 +181,8 @@ def test_a_flush_that_is_interrupted_is_done_again(
         the_other_half(store, make_record)
     started.start()
 
-    def cut_short(into: Any, source: Any) -> None:
-        merge(into, source)
+    def cut_short(into: Any, source: Any, **limits: Any) -> None:
+        merge(into, source, **limits)
         raise KeyboardInterrupt  # all is written, and the journal is still there
 
     with monkeypatch.context() as patched:
@@ -223,11 +225,27 @@ def test_opmark_run_goes_on_without_its_server(started: Server, postgres_url: st
     assert [record.status for record in result.records] == ["ok"] * 4
     assert len(result.rows()) == 4
     assert sum("is kept in" in line for line in said) == 1
+    (journal,) = result.journals
+    assert result.exit_code == 1
+    assert result.storage.startswith(f"run {result.run.id} kept in the journal {journal}, not yet in {postgres_url}: ")
     started.start()
-    open_to_write(postgres_url, said).close()
+    _, command, _ = result.storage.split("`")
+    program = [sys.executable, "-m", "opmark.cli.main"]
+    done = subprocess.run([*program, *shlex.split(command)[1:]], capture_output=True, text=True)
+    assert (done.returncode, "that had waited" in done.stderr) == (0, True), done.stderr
+    assert storage_line([result.run.id], postgres_url) == f"stored as run {result.run.id} in {postgres_url}"
     with closing(open_sql(postgres_url)) as reader:
         assert numbers(reader.records(result.run.id)) == [1, 2, 3, 4]
         assert reader.environments([result.records[0].environment])
+
+
+def test_the_command_that_merges_has_no_password_and_a_place_for_it(tmp_path: Path) -> None:
+    journal = tmp_path / "a journal.sqlite"
+    command = merge_command(journal, "postgresql://ada:secret@host/lab?options=-csearch_path%3Dx")
+    assert command == (
+        f"PGPASSWORD=... opmark merge '{journal}' --db 'postgresql://ada@host/lab?options=-csearch_path%3Dx'"
+    )
+    assert merge_command(journal, "postgresql://ada@host/lab").startswith("opmark merge ")
 
 
 # Files that cannot be written.

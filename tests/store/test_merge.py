@@ -20,6 +20,11 @@ from opmark.store.sql import SqlStore, open_sql
 MakeRecord = Callable[..., Record]
 MakeRun = Callable[..., Run]
 CPU = Environment.of({"cpu": "x"})
+PEAKS = {"chip": "x", "source": "here", "flops": {"float32": 1e9}, "levels": []}
+
+
+def at(year: int) -> str:
+    return f"{year}-01-01T00:00:00.000+00:00"
 
 
 @pytest.fixture(params=["into a file", "into a server"])
@@ -39,10 +44,10 @@ def everything(store: Store) -> list[tuple[Run, list[Record]]]:
 def fill(store: Store, make_run: MakeRun, make_record: MakeRecord) -> None:
     store.add_environment(CPU)
     for n, run in enumerate(("one", "two")):
-        store.begin(make_run(run, started=f"202{n}", label=run, description="said", session="s", revision="r"))
+        store.begin(make_run(run, started=at(2020 + n), label=run, description="said", session="s", revision="r"))
         store.extend(run, [make_record(m, [1.0 + m, 2.0], environment=CPU.id) for m in range(5 + n)])
     store.note("one", "label", "renamed")
-    store.keep("peaks", "x", "2030", {"flops": 1})
+    store.keep("peaks", "x", at(2025), PEAKS)
 
 
 def test_everything_comes_over_as_it_was(
@@ -80,19 +85,19 @@ def test_what_was_there_stays_and_old_runs_do_not_become_the_newest(
     pair: tuple[SqlStore, SqlStore], make_run: MakeRun, make_record: MakeRecord
 ) -> None:
     into, source = pair
-    into.begin(make_run("mine", started="2035"))
+    into.begin(make_run("mine", started=at(2035)))
     into.append("mine", make_record(1))
-    into.keep("peaks", "x", "2035", {"flops": 9})
+    into.keep("peaks", "x", at(2026), {**PEAKS, "source": "there"})
     fill(source, make_run, make_record)
     merge(into, source)
     assert [run.id for run in into.runs()] == ["mine", "two", "one"]
-    assert into.kept("peaks", "x") == {"flops": 9}
+    assert into.kept("peaks", "x")["source"] == "there"
 
 
 def test_half_a_run_is_completed(pair: tuple[SqlStore, SqlStore], make_run: MakeRun, make_record: MakeRecord) -> None:
     into, source = pair
     fill(source, make_run, make_record)
-    into.begin(make_run("two", started="2021", label="two"))
+    into.begin(make_run("two", started=at(2021), label="two"))
     into.extend("two", [make_record(m, [1.0 + m, 2.0], environment=CPU.id) for m in (4, 2)])
     done = merge(into, source)
     assert (done.new, done.completed, done.records) == (["one"], ["two"], 9)
@@ -180,7 +185,7 @@ def test_an_id_that_is_not_like_ours_becomes_one_and_always_the_same(
     into, source = pair
     wanted = HOSTILE_IDS if source.database.shared is False else [name for name in HOSTILE_IDS if len(name) < 49]
     for number, name in enumerate(wanted):
-        source.begin(make_run(name, started=f"203{number}"))
+        source.begin(make_run(name, started=at(2030 + number)))
         source.append(name, make_record(number))
     done = merge(into, source)
     assert sorted(done.renamed) == sorted(wanted)

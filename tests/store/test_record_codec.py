@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from opmark.schema import Caution, Cost, Measurement, Memory, Record, Verification
-from opmark.store.record_codec import Damaged, _unpack, from_row, pack_samples, to_row
+from opmark.store.record_codec import Damaged, from_row, pack_samples, plain_body, to_row
 
 # The fixture makes records and remembers nothing, so that one serves all examples.
 COMMON = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -97,13 +97,13 @@ def test_samples_stand_packed_in_their_own_column_and_not_in_the_body(make_recor
     plain = zlib.decompress(row["samples"][1:])
     assert struct.unpack_from("<3I", plain) == (2, 2, 1)
     assert struct.unpack("<3d", bytes(plain[12 + 3 * i + n] for n in range(3) for i in range(8))) == (0.5, 0.25, 0.125)
-    assert b"0.125" not in _unpack(row["body"])
+    assert b"0.125" not in plain_body(row["body"])
     assert from_row(row["body"], pack_samples([[1.0], [2.0]])).measurements[1].samples == [2.0]
 
 
 def test_a_body_is_a_fraction_of_its_text(make_record: Callable[..., Record]) -> None:
     row = to_row("a run", make_record(1, [1.0]))
-    assert len(row["body"]) < len(_unpack(row["body"])) / 3
+    assert len(row["body"]) < len(plain_body(row["body"])) / 3
 
 
 def test_a_record_keeps_the_identity_of_its_task_and_case(make_record: Callable[..., Record]) -> None:

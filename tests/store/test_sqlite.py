@@ -15,7 +15,7 @@ import pytest
 from opmark.errors import StoreError
 from opmark.schema import Record, Run
 from opmark.store.query import query
-from opmark.store.sql import SqlStore
+from opmark.store.sql import SqlStore, open_sql
 from opmark.store.sqlite import Sqlite
 
 MakeRecord = Callable[..., Record]
@@ -110,9 +110,40 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, create: bool) 
     path = tmp_path / "notes.txt"
     path.write_bytes(b"notes of a person, longer than the header of a database\n" * 40)
     before = path.read_bytes()
-    assert "not a database" in refused(path, create=create).message
+    assert refused(path, create=create).message == f"{path}: is a text file, not a store (an SQLite file)"
     assert path.read_bytes() == before
     assert [item.name for item in tmp_path.iterdir()] == [path.name]
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [(b"\x1f\x8b\x08", "a gzip file"), (b'{"a": 1}', "a JSON file"), (b"PGDMP\x01", "a dump of PostgreSQL"),
+     (bytes(range(256)), "some other file")],
+)  # fmt: skip
+def test_a_mislabelled_file_is_called_what_it_is(tmp_path: Path, create: bool, content: bytes, name: str) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(content)
+    assert refused(path, create=create).message == f"{path}: is {name}, not a store (an SQLite file)"
+    assert path.read_bytes() == content
+
+
+def test_an_empty_file_is_called_empty_and_becomes_a_store_when_it_is_written(
+    tmp_path: Path, make_run: Callable[..., Run]
+) -> None:
+    path = tmp_path / "store.db"
+    path.touch()
+    assert "is an empty file" in refused(path, create=False).message
+    with closing(open_sql(path, create=True)) as store:
+        store.begin(make_run())
+    with closing(open_sql(path)) as store:
+        assert len(store.runs()) == 1
+
+
+@both_ways
+def test_a_folder_is_called_a_folder(tmp_path: Path, create: bool) -> None:
+    found = refused(tmp_path, create=create)
+    assert found.message == f"{tmp_path}: is a folder, not a store"
 
 
 @both_ways

@@ -293,7 +293,7 @@ def test_what_an_old_writer_adds_after_the_upgrade_is_read_and_merged(tmp_path: 
     with closing(sqlite3.connect(old)) as raw:
         columns = [name for _, name, *_ in raw.execute("PRAGMA table_info(record)") if name != "number"]
         row = raw.execute(f"SELECT {', '.join(columns)} FROM record").fetchone()
-    added = dict(zip(columns, row, strict=True)) | {"task_id": "another"}
+    added = dict(zip(columns, row, strict=True)) | {"task_id": "0123456789abcdef"}
     with closing(open_sql(old, create=True)) as store:
         before = store.records(added["run_id"])
     with closing(sqlite3.connect(old)) as raw:
@@ -331,7 +331,7 @@ def test_a_copy_that_cannot_be_made_is_an_error_with_a_hint(path: Path, monkeypa
     really = sqlite3.connect
 
     def fail(where: Any, *more: Any, **named: Any) -> sqlite3.Connection:
-        if "opmark-store-" in str(where):
+        if "opmark-scratch-store-" in str(where):
             raise sqlite3.OperationalError("database or disk is full")
         return really(where, *more, **named)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from opmark.api.requests import CalibrateRequest, keywords_of
-from opmark.api.result import open_store, store_all
+from opmark.api.result import open_store, storage_line, store_all
 from opmark.errors import UserError
 from opmark.hardware.datasheets import datasheet
 from opmark.runner.calibration import calibration
@@ -13,7 +13,6 @@ from opmark.runner.plan import Plan, default_threads
 from opmark.runner.selection import default_backends
 from opmark.runner.session import new_run
 from opmark.schema.machine import Peaks, findings_key
-from opmark.store.location import display_address
 
 
 @keywords_of(CalibrateRequest)
@@ -35,7 +34,7 @@ def calibrate_request(request: CalibrateRequest) -> Peaks:
                 f"nothing could be measured on {backend}: {work.records[0].reason}", f"`opmark show {run.id}` says why"
             )
         store.keep("peaks", findings_key(work.facts()), run.started, peaks)
-    request.say(f"stored as run {run.id} in {display_address(request.db)}")
+    request.say(storage_line([run.id], request.db))
     return peaks
 
 

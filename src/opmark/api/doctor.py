@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from opmark.api.requests import talk, typed
-from opmark.api.result import open_store, store_all
+from opmark.api.result import open_store, storage_line, store_all
 from opmark.errors import StoreError, UserError
 from opmark.plugin.registry import backends
 from opmark.runner.doctor import PROCESSES, self_test
@@ -24,7 +24,6 @@ from opmark.schema import Diagnosis
 from opmark.schema.machine import NextStep, NoiseFloor, findings_key
 from opmark.schema.options import DEFAULT_TIMEOUT, MeasureOptions, PathLike, options_of
 from opmark.schema.progress import OnStep, ignore_step
-from opmark.store.location import display_address
 from opmark.store.runs import noise_under
 
 __all__ = ["doctor", "noise_floor"]
@@ -112,5 +111,5 @@ def noise_floor(
         )
         store_all(store, run, environments, records)
         store.keep("noise", noise_under(floor.backend, environments[0].facts), run.started, floor)
-    say(f"stored as run {run.id} in {display_address(db)}")
+    say(storage_line([run.id], db))
     return floor

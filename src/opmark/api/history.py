@@ -52,9 +52,9 @@ def parse_time(text: str, now: datetime | None = None, name: str = "since") -> s
         return then.isoformat(timespec="milliseconds")
     try:
         then = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-    except ValueError:
+        utc = then.astimezone(timezone.utc) if then.tzinfo else then.replace(tzinfo=timezone.utc)
+    except (ValueError, OverflowError):
         raise UserError(
             f"{name}: expected a date or how long ago, got `{text}`", "as in 2030-12-31, 2030-12-31T18:00 or 30d"
         ) from None
-    utc = then.astimezone(timezone.utc) if then.tzinfo else then.replace(tzinfo=timezone.utc)
     return utc.isoformat(timespec="milliseconds")

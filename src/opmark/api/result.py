@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,8 @@ from opmark.store.protocol import Store
 from opmark.store.runs import noise_of
 
 __all__ = [
-    "MachineFacts", "Result", "facts_of", "machine_at", "machine_facts", "open_store", "result_of", "store_all",
+    "MachineFacts", "Result", "facts_of", "journals_of", "machine_at", "machine_facts", "open_store", "result_of",
+    "storage_line", "store_all",
 ]  # fmt: skip
 
 
@@ -47,6 +48,8 @@ class Result:
     problems: tuple[ImportProblem, ...] = ()
     """The parts of a foreign workload that could not be used."""
 
+    journals: tuple[Path, ...] = ()
+    """Journals that hold the run, or a part of it, because its store could not be written."""
     rank: int = 0
     """The rank of this process among those that a launcher started; only rank 0 has records."""
     rank_exit_code: int = 0
@@ -54,12 +57,17 @@ class Result:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command line: 1 if no case was measured, a case failed, or a part of a workload could
-        not be used."""
+        """The exit code of the command line: 1 if no case was measured, a case failed, a part of a workload could not
+        be used, or the run is not in its store yet."""
         if self.rank:
             return self.rank_exit_code
         measured = any(record.status in MEASURED for record in self.records)
-        return 0 if measured and not self.failed and not self.problems else 1
+        return 0 if measured and not self.failed and not self.problems and not self.journals else 1
+
+    @property
+    def storage(self) -> str:
+        """Where the run is, in words."""
+        return storage_line([self.run.id], self.db, self.journals)
 
     def results(self) -> Results:
         """Return the run in the form that exporters take."""
@@ -101,6 +109,7 @@ def open_store(db: PathLike | None = None, *, create: bool = False, say: Callabl
     from opmark.store.sql import open_sql
 
     store = open_sql(db, create=create)
+    store.say = say
     if not create:
         tell_waiting(db, say)
         if store.copied:
@@ -113,6 +122,30 @@ def open_store(db: PathLike | None = None, *, create: bool = False, say: Callabl
         flush_pending(store, db, say)
         undo.pop_all()
     return JournaledStore(store, db, say)
+
+
+def journals_of(db: PathLike | None, run_ids: Collection[str]) -> tuple[Path, ...]:
+    """Return the journals in which something of these runs waits for its store."""
+    if str(db) == memory.NAME:
+        return ()
+    from opmark.store import backlog
+
+    return tuple(backlog.journals_of(db, run_ids))
+
+
+def storage_line(run_ids: Sequence[str], db: PathLike | None, journals: tuple[Path, ...] | None = None) -> str:
+    """Say where runs are, once their store is closed: there, or in a journal for now, with the command that brings them
+    in."""
+    runs = f"run{'s' * (len(run_ids) > 1)} {' and '.join(run_ids)}"
+    if journals is None:
+        journals = journals_of(db, run_ids)
+    if not journals:
+        return f"stored as {runs} in {display_address(db)}"
+    from opmark.store.backlog import merge_command
+
+    where = " and ".join(map(str, journals))
+    commands = " and ".join(f"`{merge_command(path, db)}`" for path in journals)
+    return f"{runs} kept in the journal {where}, not yet in {display_address(db)}: {commands} brings it in"
 
 
 def result_of(store: Store, run: Run, records: list[Record], db: PathLike | None) -> Result:

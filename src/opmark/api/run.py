@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from opmark.analysis.rows import Row, RowCollector
 from opmark.api.requests import PlanRequest, ProfileOptions, RunRequest, keywords_of
-from opmark.api.result import Result, machine_at, open_store, result_of
+from opmark.api.result import Result, journals_of, machine_at, open_store, result_of, storage_line
 from opmark.errors import InvalidParameter
 from opmark.runner.plan import Plan, make_plan, settings_for
 from opmark.runner.profilers.profile_run import (
@@ -37,7 +37,7 @@ from opmark.units import count_noun
 
 __all__ = [
     "Plan", "Profiling", "Row", "plan", "plan_cases", "plan_request", "problem_lines", "profiling_of", "run",
-    "run_request",
+    "run_request", "storage_line",
 ]  # fmt: skip
 
 
@@ -159,7 +159,7 @@ def run_request(request: RunRequest) -> Result:
         records += recorder.records
         result = dataclasses.replace(result_of(store, this, records, request.db), problems=whole.problems)
         launcher.set_outcome(result.exit_code, f"rank 0 stored run {this.id}: {count_noun(len(records), 'record')}")
-        return result
+    return dataclasses.replace(result, journals=journals_of(request.db, [this.id]))
 
 
 _INTERRUPTED = 130

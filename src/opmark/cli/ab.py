@@ -29,6 +29,7 @@ def ab(
     as_json: Json = False,
 ) -> None:
     from opmark.api.ab import ab_request
+    from opmark.api.result import storage_line
     from opmark.cli.progress import Turns
 
     verdicts = split(fail_if or [])
@@ -44,7 +45,7 @@ def ab(
         for compared in interrupted:
             print_compared(compared, as_json=as_json)
         turns.say(
-            f"interrupted: what was measured is stored as runs {' and '.join(interrupted[0].runs)}"
+            f"interrupted\n{storage_line(interrupted[0].runs, request.db)}"
             if interrupted
             else "interrupted before both sides had been measured once"
         )
@@ -52,7 +53,7 @@ def ab(
     finally:
         turns.end()
     print_compared(found, as_json=as_json)
-    turns.say(f"stored as runs {' and '.join(found.runs)}")
+    turns.say(storage_line(found.runs, request.db))
     if has_failures(found) or any(pair.verdict in verdicts for pair in found.pairs):
         raise typer.Exit(1)
 

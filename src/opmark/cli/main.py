@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import NoReturn
 
@@ -11,11 +12,15 @@ from opmark.cli.interop import FOREIGN_COMMANDS, run_foreign_command
 from opmark.cli.output import escape_unencodable, open_standard_streams
 from opmark.errors import UserError
 
+_INTERRUPTED = 130
+
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 success, 1 a case failed, 2 a mistake of the user, 130 interrupted."""
+    """Run the command line. Exit codes: 0 success, 1 a case failed, 2 a mistake of the user, 130 interrupted by Ctrl-C,
+    143 by SIGTERM."""
     open_standard_streams()
     escape_unencodable()
+    terminated = _interrupt_on_sigterm()
     try:
         try:
             _run_command()
@@ -23,6 +28,10 @@ def main() -> None:
             sys.stdout.flush()  # here, where it can still be said that this is not possible
     except UserError as error:
         _refuse(error)
+    except SystemExit as end:
+        if terminated and end.code == _INTERRUPTED:
+            sys.exit(128 + signal.SIGTERM)
+        raise
     except BrokenPipeError:  # a reader such as `head` has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         sys.exit(1)
@@ -31,6 +40,21 @@ def main() -> None:
             raise
         hint = "name a path that can be reached, or change its permissions"
         _refuse(UserError(f"{error.filename}: {error.strerror}", hint))
+
+
+def _interrupt_on_sigterm() -> list[int]:
+    """Let SIGTERM end a command as Ctrl-C does, and return a list that then has an entry. A second one does not disturb
+    the end; schedulers send SIGKILL if it takes too long."""
+    received: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        if not received:
+            received.append(number)
+            raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, interrupt)
+    return received
 
 
 def _run_command() -> None:

@@ -9,6 +9,9 @@ import typer
 from opmark.api.requests import talk
 from opmark.cli.options import Db
 
+_SHOWN = 5
+"""Reasons that are printed for each store."""
+
 
 def merge(
     others: Annotated[
@@ -22,5 +25,14 @@ def merge(
     from opmark.report.console.runs import merged_line
     from opmark.report.text import printable
 
+    refused = 0
     for other, merged in zip(others, merge_stores(*others, db=db), strict=True):
-        talk(f"{printable(str(display_address(other)))}: {merged_line(merged)}")
+        name = printable(str(display_address(other)))
+        talk(f"{name}: {merged_line(merged)}")
+        for reason in merged.refused[:_SHOWN]:
+            talk(f"{name}: left out: {reason}")
+        if len(merged.refused) > _SHOWN:
+            talk(f"{name}: left out: {len(merged.refused) - _SHOWN} more")
+        refused += len(merged.refused)
+    if refused:
+        raise typer.Exit(1)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from opmark.api.ab import TurnProgress
     from opmark.api.run import Plan, Row
     from opmark.schema import Record, Run
+    from opmark.schema.options import PathLike
 
 
 class ProgressBar:
@@ -78,13 +79,15 @@ class ProgressBar:
         """Print a complete row, or a partial one if the run was interrupted."""
         print_json_lines([row_view(row)])
 
-    def interrupted(self) -> None:
-        """After Ctrl-C, print the records so far, and how to go on."""
+    def interrupted(self, db: PathLike | None) -> None:
+        """After Ctrl-C or SIGTERM, print the records so far, where they are stored, and how to go on."""
+        from opmark.api.run import storage_line
+
         self._bar.stop()
         if self._records and not self._as_json:
             print_records(self._records, style=self._style)
         self.say(
-            f"interrupted: what was measured is stored as run {self._run_id}; the same command with --resume goes on"
+            f"interrupted; the same command with --resume goes on\n{storage_line([self._run_id], db)}"
             if self._records
             else "interrupted before the first record: nothing was stored"
         )

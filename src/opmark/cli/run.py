@@ -56,7 +56,7 @@ def _measure(request: RunRequest, profile: ProfileOptions, style: TableStyle, *,
                 )
             )
         except KeyboardInterrupt:
-            progress.interrupted()
+            progress.interrupted(request.db)
             raise typer.Exit(130) from None
     if result.rank:
         raise typer.Exit(result.exit_code)
@@ -68,7 +68,7 @@ def _measure(request: RunRequest, profile: ProfileOptions, style: TableStyle, *,
         if untried
         else ""
     )
-    talk(f"stored as run {result.run.id} in {result.db}{more}")
+    talk(result.storage + more)
     if not any(record.status in MEASURED for record in result.records):
         talk("nothing was measured")
     if disturbed := sum(record.status == "disturbed" for record in result.records):

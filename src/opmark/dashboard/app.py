@@ -17,12 +17,12 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from opmark.dashboard import auth, downloads
 from opmark.dashboard.auth import AccessPolicy, Guard, LoginLimits
 from opmark.dashboard.downloads import DOWNLOADS, Download
-from opmark.dashboard.endpoint import Endpoint, HttpProblem, RequestRefused, parse_query
+from opmark.dashboard.endpoint import LONGEST, TEXT_PATTERN, Endpoint, HttpProblem, RequestRefused, parse_query
 from opmark.dashboard.navigation import names_in
 from opmark.dashboard.pages import case, compare, coverage, figures, run, runs
 from opmark.dashboard.pages.template import KINDS, assets
@@ -153,9 +153,18 @@ def _mistake(request: Request, error: Exception) -> Response:
 def _http(request: Request, error: Exception) -> Response:
     """Answer for Starlette's own errors: an unknown address, or a method that it does not support."""
     assert isinstance(error, HTTPException)
-    what = {404: "there is no such page", 405: f"{request.method} is not what this address takes"}
-    problem = HttpProblem(what.get(error.status_code, error.detail), "" if error.status_code == 405 else "begin at /")
-    return error_response(request, problem, error.status_code, error.headers)
+    if error.status_code == 405:
+        return _wrong_method(request)
+    what = "there is no such page" if error.status_code == 404 else error.detail
+    return error_response(request, HttpProblem(what, "begin at /"), error.status_code, error.headers)
+
+
+def _wrong_method(request: Request) -> Response:
+    """Answer with the methods of all routes of the address; Starlette names those of the first one."""
+    routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    methods = sorted({method for route in routes for method in route.methods})
+    problem = HttpProblem(f"{request.method} is not what this address takes", f"it takes {', '.join(methods)}")
+    return error_response(request, problem, 405, {"allow": ", ".join(methods)})
 
 
 def _defect(request: Request, error: Exception) -> Response:
@@ -174,6 +183,7 @@ _ERRORS = {
     "400": "A parameter is unknown, or its value is not allowed.",
     "401": "A token is needed, or it is wrong.",
     "404": "There is nothing of that name.",
+    "405": "The address takes other methods; `Allow` lists them.",
     "414": "The address is too long.",
     "421": "The server does not answer to this name.",
     "429": "Too many wrong tokens.",
@@ -239,12 +249,22 @@ def _parameters(kind: type, path: str, refs: dict[Any, Any], schemas: dict[str, 
             "in": "path" if field.name in placed else "query",
             "schema": schema,
         }
+        _limit_text(schema)
         if field.name in placed:
             one["required"] = True
             if schema.get("type") == "string":
-                one["schema"] = schema | {"minLength": 1}
+                schema["minLength"] = 1
         made.append(one | ({"description": about} if about else {}))
     return made
+
+
+def _limit_text(schema: dict[str, Any]) -> None:
+    """Add what every text of an address has to be (`check_text`) to the schema of a parameter."""
+    if schema.get("type") == "array":
+        schema["items"] = dict(schema["items"])
+        _limit_text(schema["items"])
+    elif schema.get("type") == "string":
+        schema |= {"maxLength": LONGEST, "pattern": schema.get("pattern", TEXT_PATTERN)}
 
 
 def _download_operation(download: Download, refs: dict[Any, Any], schemas: dict[str, Any]) -> dict[str, Any]:

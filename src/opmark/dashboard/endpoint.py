@@ -53,6 +53,8 @@ class Endpoint:
 
 LONGEST = 500
 """Longest value in characters; names of cases and searches are shorter."""
+TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$"
+"""Form of every value, for the OpenAPI document: no control characters."""
 _WHERE = re.compile(r" - at `\$\.(?P<name>\w+)[^`]*`$")
 _GOT = re.compile(r", got `\w+`$")
 """The part of msgspec's message with the type that it got, which is always text."""
@@ -70,7 +72,7 @@ def parse_query(kind: type[_Query], placed: Mapping[str, str], query: Iterable[t
             _put(values, known[name], value)
     for name, value in values.items():
         for text in value if isinstance(value, list) else [value]:
-            _check_text(name, text)
+            check_text(name, text)
     try:
         made = msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -103,7 +105,7 @@ def _share(text: str) -> str:
         return text
 
 
-def _check_text(name: str, text: str) -> None:
+def check_text(name: str, text: str) -> None:
     if len(text) > LONGEST:
         raise InvalidParameter(f"{name}: expected at most {LONGEST} characters, got {len(text)}")
     if any(ord(letter) < 32 or ord(letter) == 127 or "\ud800" <= letter <= "\udfff" for letter in text):

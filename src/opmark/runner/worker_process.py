@@ -20,6 +20,7 @@ from opmark.runner.guests.placement import choose_interpreter, worker_command
 from opmark.schema import Record, Status, Task
 from opmark.schema.messages import Hello, RunTask, Side, Stage, TaskReply, decode_hello, decode_reply, encode
 from opmark.schema.record import utc_now
+from opmark.scratch import ScratchFolder
 from opmark.units import seconds
 
 _LOG_TAIL = 2000
@@ -74,7 +75,7 @@ class WorkerProcess:
     ) -> None:
         """`rank`: whether the process is to be one rank of a group."""
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
-        self._scratch = tempfile.TemporaryDirectory(prefix="opmark-worker-", ignore_cleanup_errors=True)
+        self._scratch = ScratchFolder("worker")
         self._memory_kills = MemoryKills()
         reading, writing = os.pipe()
         role = ["rank"] if rank else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shlex
 import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterator
@@ -113,9 +114,27 @@ def tell_waiting(location: StoreLocation, say: Say) -> None:
     for path in pending_journals(location):
         say(
             f"not everything is here yet: records that the store could not take are in {path}\n"
-            "hint: the next command that writes brings them in, as does "
-            f"`opmark merge {path} --db {display_address(location)}`"
+            f"hint: the next command that writes brings them in, as does `{merge_command(path, location)}`"
         )
+
+
+def merge_command(journal: Path, location: StoreLocation) -> str:
+    """Return a command line that merges a journal. It never shows a password; PGPASSWORD has its place."""
+    where = address(location)
+    secret = isinstance(where, str) and make_url(where).password is not None
+    shown = shlex.join(["opmark", "merge", str(journal), "--db", str(display_address(location))])
+    return f"PGPASSWORD=... {shown}" if secret else shown
+
+
+def journals_of(location: StoreLocation, run_ids: Collection[str]) -> list[Path]:
+    """Return the pending journals of a store that hold something of these runs. One that another process writes is
+    none of these."""
+    found = []
+    for path in pending_journals(location):
+        with suppress(StoreError), closing(SqlStore(Sqlite(path, wait=0.0), create=False)) as journal:
+            if any(run.id in run_ids for run in journal.runs()):
+                found.append(path)
+    return found
 
 
 def flush_pending(store: SqlStore, location: StoreLocation, say: Say) -> None:
@@ -137,12 +156,17 @@ def flush_pending(store: SqlStore, location: StoreLocation, say: Say) -> None:
 
 
 def flush(store: SqlStore, journal: SqlStore, say: Say) -> Merged:
-    """Merge a journal into the store, and remove it. Interrupted at any point, this can be done again."""
+    """Merge a journal into the store, and remove it. Interrupted at any point, this can be done again. A journal with
+    damaged records is renamed and kept."""
     path = path_of(journal)
     with closing(journal):
         _check_same_store(store, journal)
-        done = merge(store, journal)
-    _remove(path)
+        done = merge(store, journal, limits=None)
+    if done.refused:
+        kept = path.rename(path.with_name(f"damaged-{path.name}"))
+        say(f"{count_noun(len(done.refused), 'damaged record')} stayed in {kept}; the first: {done.refused[0]}")
+    else:
+        _remove(path)
     if done.records:
         say(f"{count_noun(done.records, 'record')} that had waited in {path} came into {store.database.name}")
     return done

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
 from sqlalchemy import Connection, func, select
 
-from opmark.store.record_codec import decoding, plain_body
+from opmark.store.record_codec import plain_body
 from opmark.store.sql import SqlStore
 from opmark.store.tables import BENCH_CASE, FINDING, RECORD, RUN
 
@@ -202,15 +202,18 @@ _body = msgspec.json.Decoder(_Body)
 
 def _tries(store: SqlStore, numbers: dict[_Kind, int]) -> list[LatestTry]:
     kinds = {number: kind for kind, number in numbers.items()}
-    columns = (RECORD.c.number, RECORD.c.run_id, RECORD.c.status, RECORD.c.reason, RECORD.c.body)
-    found = []
+    columns = (RECORD.c.number, RECORD.c.run_id, RECORD.c.task_id, RECORD.c.status, RECORD.c.reason, RECORD.c.body)
+    found: list[LatestTry] = []
+
+    def latest_try(row: Any) -> LatestTry:
+        check = _body.decode(plain_body(row.body)).verification
+        checked = check is not None and check.checked != "none"
+        return LatestTry(row.number, *kinds[row.number], row.run_id, row.status, row.reason, checked)
+
     for part in _parts(list(kinds)):
         query = select(*columns).where(RECORD.c.number.in_(part))
-        with store.reading() as connection, decoding():
-            for number, run, status, reason, body in connection.execute(query):
-                check = _body.decode(plain_body(body)).verification
-                checked = check is not None and check.checked != "none"
-                found.append(LatestTry(number, *kinds[number], run, status, reason, checked))
+        with store.reading() as connection:
+            found += store.decode_rows(connection.execute(query), latest_try)
     return found
 
 

@@ -15,7 +15,7 @@ from opmark.errors import StoreError
 from opmark.schema import Case, Environment, Record, Run
 from opmark.schema.machine import MachineFinding
 from opmark.schema.record import Figure
-from opmark.store.backlog import Say, discard, flush, new_journal, path_of
+from opmark.store.backlog import Say, discard, flush, merge_command, new_journal, path_of
 from opmark.store.location import StoreLocation
 from opmark.store.protocol import NoteKind, StoreReplaced, StoreUnreachable
 from opmark.store.record_codec import case_row, to_row, whole
@@ -303,11 +303,10 @@ class JournaledStore:
                     if not journal.written:
                         discard(journal.store)
                         continue
-                    name = journal.store.database.name
+                    command = merge_command(journal.path, self._location)
                     self._say(
-                        f"the store is still out of reach: {error.message}\nthe records are in {name}\n"
-                        "hint: the next command that writes to the store brings them in, as does "
-                        f"`opmark merge {name} --db {self.store.database.name}`"
+                        f"the store is still out of reach: {error.message}\nthe records are in {journal.path}\n"
+                        f"hint: the next command that writes to the store brings them in, as does `{command}`"
                     )
         finally:
             self.store.close()

@@ -10,6 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from opmark.errors import StoreError
+from opmark.store.location import mask_password
 from opmark.store.protocol import StoreUnreachable
 from opmark.store.tables import METADATA
 
@@ -48,7 +49,7 @@ class Postgresql:
     def __init__(self, url: str) -> None:
         try:
             parsed = make_url(url).set(drivername="postgresql+psycopg")
-            self.name = parsed.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
+            self.name = mask_password(url)
             self.engine = _engine(parsed)
         except (ArgumentError, NoSuchModuleError, ValueError):  # their messages may quote the password
             raise StoreError("--db: not a database's address", _AS_IN) from None

@@ -26,11 +26,11 @@ from sqlalchemy.exc import DBAPIError
 from opmark.errors import UserError
 from opmark.store.location import StoreLocation
 from opmark.store.postgresql import Postgresql
-from opmark.store.query_process import AT_ONCE
-from opmark.store.record_codec import storable
+from opmark.store.query_process import AT_ONCE, CHECKED
+from opmark.store.record_codec import DAMAGED_FIGURES, storable
 from opmark.store.sql import open_sql
 from opmark.store.sqlite import BUSY_SECONDS, Sqlite
-from opmark.store.tables import NAMES
+from opmark.store.tables import NAMES, create_views
 
 SECONDS = 60.0
 """Default time limit of a statement."""
@@ -140,7 +140,7 @@ def _in_sqlite(
 
         try:
             with suppress(BrokenPipeError):  # then it has died, and there is no answer
-                questions.write(sql.encode())
+                questions.write(marshal.dumps((sql, create_views("sqlite", CHECKED), DAMAGED_FIGURES)))
                 questions.close()
             yield _names(receive()), chain.from_iterable(iter(receive, []))
         finally:

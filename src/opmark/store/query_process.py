@@ -2,17 +2,27 @@
 
 SQLite can interrupt a statement between two steps, but not within a function, and one call of `replace` may take hours.
 This program imports the standard library alone, so that it starts at once. Its arguments are the address of the file,
-the seconds to wait for a writer, and the number of rows; it reads the statement from standard input. It answers with
-the names of the columns, then lists of rows, then an empty list; or with a tuple: an error.
+the seconds to wait for a writer, and the number of rows; from standard input it reads the statement, the statements
+that make the views, and what stands in the place of damaged figures. It answers with the names of the columns, then
+lists of rows, then an empty list; or with a tuple: an error.
+
+The views are its own: those of the file may be anybody's, and SQLite itself has no checksums.
 """
 
+import hashlib
+import json
 import marshal
 import sqlite3
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 AT_ONCE = 500
 """Rows per message."""
+CHECKED = "opmark_checked_figures"
+"""Name of the function that checks figures, in SQL."""
+_SEAL = 8
+"""Characters of a checksum."""
 _LIMITS = {0: 16 << 20, 8: 1000}
 """Limits by SQLite's numbers: bytes of a value, characters of a LIKE pattern. What a statement may hold in memory."""
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
@@ -28,16 +38,49 @@ def authorize(
     return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
 
 
+def seal(text: bytes) -> str:
+    """Return the checksum of a figure: the beginning of the MD5 of its text before that, which a server can compute as
+    well."""
+    return hashlib.md5(text, usedforsecurity=False).hexdigest()[:_SEAL]
+
+
+def is_sealed(figure: bytes) -> bool:
+    """Return whether a figure has the right checksum. Figures of older versions end with their cautions and have
+    none."""
+    return figure.endswith(b"]]") or figure[-_SEAL - 2 : -2] == seal(figure[: -_SEAL - 4]).encode()
+
+
+def split_figures(text: str) -> Iterator[str]:
+    """Yield the texts of the figures in a list, or raise ValueError or IndexError."""
+    decoder, place = json.JSONDecoder(), 1
+    while text[place] != "]":
+        _, end = decoder.raw_decode(text, place)
+        yield text[place:end]
+        place = end + (text[end] == ",")
+
+
 def send(message: Any) -> None:
     marshal.dump(message, sys.stdout.buffer)
     sys.stdout.buffer.flush()
 
 
 def main(address: str, wait: str, limit: str) -> None:
-    sql = sys.stdin.buffer.read().decode()
+    sql, views, damaged = marshal.loads(sys.stdin.buffer.read())
     left = int(limit) if limit else None
+
+    def check(figures: str) -> str:
+        try:
+            return figures if all(is_sealed(figure.encode()) for figure in split_figures(figures)) else damaged
+        except (IndexError, ValueError):
+            return damaged
+
     try:
         connection = sqlite3.connect(address, uri=True, timeout=float(wait))
+        connection.text_factory = lambda text: text.decode(errors="replace")
+        connection.create_function(CHECKED, 1, check, deterministic=True)
+        connection.execute("PRAGMA temp_store=MEMORY")
+        for statement in views:
+            connection.execute(statement)
         connection.execute("PRAGMA query_only=ON")
         connection.set_authorizer(authorize)
         if hasattr(connection, "setlimit"):  # from Python 3.11

@@ -21,6 +21,8 @@ from opmark.schema import Case, Measurement, Record
 from opmark.schema.record import Figure, StoredFigure
 from opmark.stats import median_inflation, median_interval
 from opmark.stats.measurement import cycles
+from opmark.store.query_process import is_sealed, seal
+from opmark.units import count_bytes
 
 # Text that records have in common. Compressed records refer to it instead of repeating it.
 
@@ -97,6 +99,12 @@ _BODY_WINDOW, _SAMPLES_WINDOW = 13, 12
 checksum of zlib detects damage."""
 # Copied for each record: loading the dictionary is half the work.
 _packer = zlib.compressobj(3, zlib.DEFLATED, _BODY_WINDOW, 6, zdict=DICTIONARY)
+LARGEST = 64 << 20
+"""Bytes to which a body, or the samples of a record, may inflate: some kilobytes can stand for gigabytes."""
+DAMAGED_FIGURES = '[[null,null,null,null,null,null,null,null,null,["damaged"]]]'
+"""Figures that views show in place of damaged ones: no number, and a caution."""
+_figures = msgspec.json.Decoder(list[StoredFigure])
+_raw_figures = msgspec.json.Decoder(list[msgspec.Raw])
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 """The escape of NUL in JSON, but not an escaped backslash followed by these letters."""
 _WIDTH = 8
@@ -107,12 +115,18 @@ class Damaged(ValueError):
     """Stored data is not what was written."""
 
 
+DECODING_ERRORS = (
+    ValueError, TypeError, LookupError, OverflowError, RecursionError, zlib.error, struct.error, msgspec.MsgspecError,
+)  # fmt: skip
+"""Errors by which decoders answer data that nobody wrote so. Lists that are too deep in each other are among them."""
+
+
 @contextmanager
 def decoding() -> Iterator[None]:
     """Turn any error of decoding into Damaged."""
     try:
         yield
-    except (ValueError, TypeError, IndexError, OverflowError, zlib.error, struct.error, msgspec.MsgspecError) as error:
+    except DECODING_ERRORS as error:
         raise Damaged(str(error)) from None
 
 
@@ -145,7 +159,7 @@ def to_row(run_id: str, record: Record) -> dict[str, Any]:
         "threads": task.settings.threads,
         "process": task.settings.process,
         "reason": storable(record.reason),
-        "figures": storable_json(encoded([stored_figure(m) for m in record.measurements]).decode()),
+        "figures": seal_figures([stored_figure(m) for m in record.measurements]),
     }
 
 
@@ -189,32 +203,37 @@ def case_row(case: Case) -> dict[str, Any]:
     return {"id": case.id, "op": storable(case.op), "phase": case.phase, "params": params, "wrt": wrt}
 
 
-def plain_body(body: bytes | str) -> bytes | str:
+def plain_body(body: bytes | str, largest: int = LARGEST) -> bytes | str:
     """Return the JSON of a record without its samples."""
-    return body if isinstance(body, str) else _unpack(body)
+    return body if isinstance(body, str) else _unpack(body, largest)
 
 
-def from_row(body: bytes | str, samples: bytes) -> Record:
-    """Decode a record; raises Damaged if the data is not valid."""
+def from_row(body: bytes | str, samples: bytes, largest: int = LARGEST) -> Record:
+    """Decode a record; raises Damaged if the data is not valid, or inflates to more than `largest` bytes."""
     with decoding():
         if isinstance(body, str):  # of a writer that began before the store was upgraded
             return old_record(body, samples)
-        record = _record.decode(_unpack(body))
-        fill(record.measurements, samples)
+        record = _record.decode(_unpack(body, largest))
+        fill(record.measurements, samples, largest)
     return record
 
 
-def fill(measurements: tuple[Measurement, ...], samples: bytes) -> None:
+def fill(measurements: tuple[Measurement, ...], samples: bytes, largest: int = LARGEST) -> None:
     """Add the samples to measurements that were decoded without them."""
-    for measurement, values in zip(measurements, unpack_samples(samples), strict=True):
+    for measurement, values in zip(measurements, unpack_samples(samples, largest), strict=True):
         measurement.samples.extend(values)
 
 
-def _unpack(data: bytes) -> bytes:
+def _unpack(data: bytes, largest: int) -> bytes:
     if data[:1] != _PACKED:
         raise Damaged(f"a record begins with {bytes(data[:1])!r}")
-    inflating = zlib.decompressobj(_BODY_WINDOW, zdict=DICTIONARY)
-    plain = inflating.decompress(data[1:])
+    return _inflate(zlib.decompressobj(_BODY_WINDOW, zdict=DICTIONARY), data[1:], largest)
+
+
+def _inflate(inflating: zlib._Decompress, data: bytes, largest: int) -> bytes:
+    plain = inflating.decompress(data, largest + 1)
+    if len(plain) > largest:
+        raise Damaged(f"a record inflates to more than {count_bytes(largest)}")
     if not inflating.eof or inflating.unused_data:
         raise Damaged("a record does not end where it should")
     return plain
@@ -233,10 +252,10 @@ def pack_samples(groups: list[list[float]]) -> bytes:
     return _SHUFFLED + packer.compress(shuffled) + packer.flush()
 
 
-def unpack_samples(data: bytes) -> list[list[float]]:
+def unpack_samples(data: bytes, largest: int = LARGEST) -> list[list[float]]:
     if data[:1] != _SHUFFLED:
         raise Damaged(f"samples begin with {bytes(data[:1])!r}")
-    plain = zlib.decompress(data[1:], _SAMPLES_WINDOW)
+    plain = _inflate(zlib.decompressobj(_SAMPLES_WINDOW), data[1:], largest)
     (groups,) = struct.unpack_from("<I", plain)
     counts = struct.unpack_from(f"<{groups}I", plain, 4)
     shuffled, total = plain[4 * (groups + 1) :], sum(counts)
@@ -258,6 +277,25 @@ def stored_figure(measurement: Measurement) -> StoredFigure:
     low, high, _ = median_interval(m.samples, inflation=median_inflation(m.samples))
     middle = median(m.samples)
     return StoredFigure(m.quantity, m.cache, m.timer, m.calls, len(m.samples), middle, low, high, cycles(m), codes)
+
+
+def seal_figures(figures: Sequence[StoredFigure]) -> str:
+    """Return figures as JSON. Behind the fields of each stands the beginning of the MD5 of its text before that, which
+    a server can compute as well, so that a flipped bit does not become another number."""
+    sealed = []
+    for figure in figures:
+        text = storable_json(encoded(figure).decode())[:-1]
+        sealed.append(f'{text},"{seal(text.encode())}"]')
+    return f"[{','.join(sealed)}]"
+
+
+def read_figures(text: str) -> list[StoredFigure]:
+    """Decode figures and compare their checksums; raises one of DECODING_ERRORS if something is damaged. Figures of
+    older versions end with their cautions and have no checksum."""
+    for raw in _raw_figures.decode(text):
+        if not is_sealed(bytes(raw)):
+            raise Damaged("the checksum of its figures is another")
+    return _figures.decode(text)
 
 
 def figures_from(who: tuple[Any, ...], stored: Sequence[StoredFigure]) -> list[Figure]:
@@ -283,17 +321,12 @@ _body = msgspec.json.Decoder(dict[str, Any])
 def old_record(body: bytes | str, samples: bytes) -> Record:
     """Decode a record whose measurements hold the number of their samples in place of these."""
     data = _body.decode(body)
-    numbers = _inflate(samples)
+    numbers = array("d", _inflate(zlib.decompressobj(), samples, LARGEST))
+    if sys.byteorder == "big":
+        numbers.byteswap()
     start = 0
     for measurement in data["measurements"]:
         count = measurement["samples"]
-        measurement["samples"] = numbers[start : start + count]
+        measurement["samples"] = numbers[start : start + count].tolist()
         start += count
     return msgspec.convert(data, Record)
-
-
-def _inflate(data: bytes) -> list[float]:
-    packed = array("d", zlib.decompress(data))
-    if sys.byteorder == "big":
-        packed.byteswap()
-    return packed.tolist()

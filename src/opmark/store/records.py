@@ -16,7 +16,7 @@ from sqlalchemy import Select, literal, select
 from opmark.schema import Record
 from opmark.schema.record import FAILED, Status, StoredFigure
 from opmark.schema.record_head import HeadBody, RecordHead
-from opmark.store.record_codec import decoding, from_row, plain_body
+from opmark.store.record_codec import from_row, plain_body, read_figures
 from opmark.store.sql import SqlStore
 from opmark.store.tables import BENCH_CASE, RECORD
 
@@ -26,7 +26,6 @@ _AT_ONCE = 500
 _HEAD = (RECORD.c.number, RECORD.c.run_id, RECORD.c.task_id, RECORD.c.case_id, RECORD.c.op, RECORD.c.phase,
          RECORD.c.backend, RECORD.c.implementation, RECORD.c.threads, RECORD.c.process, RECORD.c.status,
          RECORD.c.reason, RECORD.c.environment_id, RECORD.c.started, RECORD.c.duration)  # fmt: skip
-_figures = msgspec.json.Decoder(list[StoredFigure])
 _body = msgspec.json.Decoder(HeadBody)
 
 
@@ -56,13 +55,16 @@ def record_heads(
 
 
 def _read_heads(store: SqlStore, query: Select[Any]) -> list[RecordHead]:
-    with store.reading() as connection, decoding():
-        found = connection.execute(query).all()
-        figures_of, body_of, count = _figures.decode, _body.decode, len(_HEAD)
-        if found and len(found[0]) > count + 2:
-            whole = ((*row[:count], figures_of(row[count]), from_row(*row[count + 1 :])) for row in found)
-            return [RecordHead._make(fields) for fields in whole]
-        return [RecordHead._make((*row[:-2], figures_of(row[-2]), body_of(plain_body(row[-1])))) for row in found]
+    body_of, count = _body.decode, len(_HEAD)
+
+    def head(row: Any) -> RecordHead:
+        figures, *body = row[count:]
+        return RecordHead._make((
+            *row[:count], read_figures(figures), from_row(*body) if body[1:] else body_of(plain_body(*body)),
+        ))  # fmt: skip
+
+    with store.reading() as connection:
+        return store.decode_rows(connection.execute(query).all(), head)
 
 
 class RecordOutline(NamedTuple):
@@ -100,12 +102,17 @@ _OUTLINE = (RECORD.c.task_id, RECORD.c.case_id, RECORD.c.op, RECORD.c.phase, REC
 def record_outlines(store: SqlStore, run_id: str, *, figures: bool = False) -> list[RecordOutline]:
     """Return the outlines of a run's records in the order written. `figures`: read their figures, too."""
     numbers = RECORD.c.figures if figures else literal("[]")
-    query = select(*_OUTLINE, numbers, BENCH_CASE.c.params).join(BENCH_CASE, BENCH_CASE.c.id == RECORD.c.case_id)
+    query = select(*_OUTLINE, numbers, BENCH_CASE.c.params, RECORD.c.run_id).join(
+        BENCH_CASE, BENCH_CASE.c.id == RECORD.c.case_id
+    )
     query = query.where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
-    with store.reading() as connection, decoding():
-        found = connection.execute(query).all()
-        figures_of, params_of = _figures.decode, _params.decode
-        return [RecordOutline._make((*row[:-2], figures_of(row[-2]), str(params_of(row[-1]).dtype))) for row in found]
+    params_of, count = _params.decode, len(_OUTLINE)
+
+    def outline(row: Any) -> RecordOutline:
+        return RecordOutline._make((*row[:count], read_figures(row[count]), str(params_of(row.params).dtype)))
+
+    with store.reading() as connection:
+        return store.decode_rows(connection.execute(query).all(), outline)
 
 
 def records_of_task(store: SqlStore, run_id: str, task_id: str) -> list[Record]:
@@ -116,9 +123,10 @@ def records_of_task(store: SqlStore, run_id: str, task_id: str) -> list[Record]:
         same = connection.execute(one).first()
         if same is None:
             return []
-        query = select(RECORD.c.body, RECORD.c.samples).where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
+        query = select(RECORD.c.run_id, RECORD.c.task_id, RECORD.c.body, RECORD.c.samples).order_by(RECORD.c.number)
+        query = query.where(RECORD.c.run_id == run_id)
         query = query.where(*(column == value for column, value in zip(who, same, strict=True)))
-        found = [from_row(body, samples) for body, samples in connection.execute(query)]
+        found = store.decode_rows(connection.execute(query), lambda row: from_row(row.body, row.samples))
     wanted = [record.task.across_processes for record in found if record.task.id == task_id]
     return [record for record in found if record.task.across_processes in wanted]
 

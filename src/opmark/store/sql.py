@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from weakref import finalize
 
 import msgspec
@@ -16,16 +17,17 @@ from sqlalchemy.exc import DBAPIError
 from opmark.errors import StoreError
 from opmark.schema import Case, Environment, Record, Run
 from opmark.schema.machine import MachineFinding
-from opmark.schema.record import Figure, StoredFigure
+from opmark.schema.record import Figure
 from opmark.store.location import StoreLocation, address, server
 from opmark.store.protocol import Database, NoteKind
 from opmark.store.record_codec import (
+    DECODING_ERRORS,
     Damaged,
     case_row,
-    decoding,
     encoded,
     figures_from,
     from_row,
+    read_figures,
     storable,
     storable_json,
     to_row,
@@ -37,15 +39,17 @@ from opmark.store.tables import (
     FINDING,
     IDENTITY,
     META,
+    METADATA,
     RECORD,
     RUN,
     RUN_NOTE,
     VERSION,
     add_identity,
-    add_index,
+    complete,
     make_tables,
     upgrade,
 )
+from opmark.units import count_noun
 
 _AT_ONCE = 500
 """Ids in one statement, which databases limit."""
@@ -53,10 +57,11 @@ _COLUMNS_OF_RUN = tuple(column.name for column in RUN.c if column.name != "numbe
 _FIGURE = (RECORD.c.run_id, RECORD.c.case_id, RECORD.c.op, RECORD.c.backend, RECORD.c.implementation,
            RECORD.c.threads, RECORD.c.process, RECORD.c.status, RECORD.c.environment_id, RECORD.c.started)  # fmt: skip
 """Columns of the fields of a Figure that belong to its record, in their order."""
-_figures = msgspec.json.Decoder(list[StoredFigure])
 _CASE = select(BENCH_CASE.c.id, BENCH_CASE.c.op, BENCH_CASE.c.phase, BENCH_CASE.c.params, BENCH_CASE.c.wrt)
 _params = msgspec.json.Decoder(dict[str, Any])
 _wrt = msgspec.json.Decoder(tuple[str, ...])
+_T = TypeVar("_T")
+log = logging.getLogger("opmark.store")
 
 
 class SqlStore:
@@ -73,6 +78,10 @@ class SqlStore:
         """Whether this is a copy of an older store, for reading."""
         self._cases: set[str] = set()
         """Ids of cases that are known to be stored."""
+        self.say: Callable[[str], None] = log.warning
+        """Called with what is damaged and was left out by a reader."""
+        self._damaged: set[tuple[str, str]] = set()
+        """Runs and tasks of records that were found damaged."""
         try:
             if database.exists():
                 with self._explain_errors("open"):
@@ -116,11 +125,15 @@ class SqlStore:
         if not records:
             return 0
         missing = [row for row in cases if row["id"] not in self._cases]
+        again = self._damaged & {(row["run_id"], row["task_id"]) for row in records}
         with self.writing() as connection:
             if missing:
                 self.add_cases(connection, missing)
+            for run, task in again:  # nobody can read it, so that nothing is lost when a resumed run replaces it
+                connection.execute(delete(RECORD).where(RECORD.c.run_id == run, RECORD.c.task_id == task))
             new = self.add_records(connection, records)
         self._cases |= {row["id"] for row in missing}
+        self._damaged -= again
         return new
 
     def add_cases(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
@@ -152,12 +165,34 @@ class SqlStore:
         return [Run(**{**row, **notes_by_run.get(row["id"], {})}) for row in plain]
 
     def records(self, run_id: str) -> list[Record]:
-        query = select(RECORD.c.body, RECORD.c.samples).where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
+        query = select(RECORD.c.run_id, RECORD.c.task_id, RECORD.c.body, RECORD.c.samples)
+        query = query.where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
         with self.reading() as connection:
-            return [from_row(body, samples) for body, samples in connection.execute(query)]
+            return self.decode_rows(connection.execute(query), lambda row: from_row(row.body, row.samples))
+
+    def decode_rows(self, rows: Iterable[Any], decode: Callable[[Any], _T]) -> list[_T]:
+        """Return the decoded rows of the table `record`, which have `run_id` and `task_id`. A damaged one is left out,
+        and said once."""
+        found: list[_T] = []
+        damaged: dict[tuple[str, str], Exception] = {}
+        for row in rows:
+            try:
+                found.append(decode(row))
+            except DECODING_ERRORS as error:
+                damaged[row.run_id, row.task_id] = error
+        new = [key for key in damaged if key not in self._damaged]
+        if new:
+            self._damaged.update(new)
+            run, task = new[0]
+            self.say(
+                f"{self.database.name}: {count_noun(len(new), 'damaged record')} left out; the first is task {task} of "
+                f"run {run}: {damaged[new[0]]}\nhint: the command of that run with --resume measures it again; "
+                f"`opmark merge {self.database.name} --db NEW.db` copies what can be read into a new store"
+            )
+        return found
 
     def figures(self, *, runs: Sequence[str] | None = None, case: str | None = None) -> list[Figure]:
-        query = select(*_FIGURE, RECORD.c.figures).order_by(RECORD.c.number)
+        query = select(*_FIGURE, RECORD.c.figures, RECORD.c.task_id).order_by(RECORD.c.number)
         if case is not None:
             query = query.where(RECORD.c.case_id == case)
         groups: list[Sequence[str] | None] = [None] if runs is None else list(_parts(runs))
@@ -165,9 +200,9 @@ class SqlStore:
         with self.reading() as connection:
             for group in groups:
                 some = query if group is None else query.where(RECORD.c.run_id.in_(group))
-                with decoding():
-                    for row in connection.execute(some).all():
-                        found += figures_from(row[:-1], _figures.decode(row[-1]))
+                rows = connection.execute(some).all()
+                for figures in self.decode_rows(rows, lambda row: figures_from(row[:-2], read_figures(row.figures))):
+                    found += figures
         return found
 
     def cases(self, ids: Iterable[str]) -> dict[str, Case]:
@@ -196,15 +231,23 @@ class SqlStore:
     def kept(self, kind: str, chip: str) -> Any:
         which = (FINDING.c.kind == kind) & (FINDING.c.chip == storable(chip))
         newest = (FINDING.c.started.desc(), FINDING.c.number.desc())
-        query = select(FINDING.c.body).where(which).order_by(*newest).limit(1)
+        query = select(FINDING).where(which).order_by(*newest)
         with self.reading() as connection:
-            body = connection.execute(query).scalar()
-        return None if body is None else msgspec.json.decode(body)
+            found = (self._finding(row) for row in connection.execute(query))
+            return next((finding.body for finding in found if finding), None)
 
     def findings(self) -> list[MachineFinding]:
         with self.reading() as connection:
             rows = connection.execute(select(FINDING).order_by(FINDING.c.number)).all()
-        return [MachineFinding(row.kind, row.chip, row.started, msgspec.json.decode(row.body)) for row in rows]
+        return [finding for row in rows if (finding := self._finding(row))]
+
+    def _finding(self, row: Any) -> MachineFinding | None:
+        """Return a finding; None if it is damaged, which is said."""
+        try:
+            return MachineFinding(row.kind, row.chip, row.started, msgspec.json.decode(row.body))
+        except DECODING_ERRORS as error:
+            self.say(f"{self.database.name}: damaged finding left out: {row.kind} of {row.chip}: {error}")
+            return None
 
     def remove(self, run_ids: Sequence[str]) -> None:
         with self.writing() as connection:
@@ -240,7 +283,7 @@ class SqlStore:
             yield
         except DBAPIError as error:
             raise self.database.explain(doing, error) from None
-        except (Damaged, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (Damaged, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise StoreError(
                 f"{self.database.name}: cannot {doing} the store: something in it is damaged: {error}",
                 "nothing was changed; `opmark query` reads what does not need that",
@@ -267,6 +310,11 @@ class SqlStore:
         if META.name not in names:
             self._check_empty(names, create=create)
             return
+        if views := sorted(METADATA.tables.keys() & set(inspect(self.database.engine).get_view_names())):
+            raise StoreError(
+                f"{self.database.name}: is not as opmark makes a store: expected a table `{views[0]}`, got a view",
+                "a view can have any content, and no end: name another store with --db",
+            )
         text = self.read_meta("version")
         if text is None or not text.isdecimal():
             raise StoreError(f"{self.database.name}: does not say of which version it is", "name another with --db")
@@ -284,7 +332,7 @@ class SqlStore:
             add_identity(self.database)
             self.identity = self.read_meta(IDENTITY)
         if create:
-            add_index(self.database)
+            complete(self.database)
 
     def _check_empty(self, names: set[str], *, create: bool) -> None:
         """Create the tables with `create`; raise StoreError otherwise, or if a file belongs to another program."""

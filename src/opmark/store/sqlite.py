@@ -7,6 +7,7 @@ import sqlite3
 import tempfile
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
 
 from opmark.errors import StoreError
+from opmark.scratch import ScratchFolder
 from opmark.store.location import StoreLocation, address
 from opmark.store.protocol import StoreReplaced, StoreUnreachable
 from opmark.units import count_bytes
@@ -24,6 +26,15 @@ BUSY_SECONDS = 30.0
 
 _PAGE = 8192
 """Page size in bytes. Records span several pages, and small ones would waste a fifth of the space."""
+
+_MAGIC = b"SQLite format 3\0"
+_HEAD = 512
+"""Bytes at the beginning of a file that tell what it is."""
+_KINDS = {
+    b"\x1f\x8b": "a gzip file", b"PK\x03\x04": "a zip file", b"\xfd7zXZ": "an xz file", b"(\xb5/\xfd": "a zstd file",
+    b"PAR1": "a Parquet file", b"%PDF": "a PDF", b"PGDMP": "a dump of PostgreSQL", b"{": "a JSON file",
+    b"[": "a JSON file", b"<": "an HTML or XML file", b"\x7fELF": "a program",
+}  # fmt: skip
 
 _HINTS = {
     "not a database": "this file is something else: name another with --db",
@@ -41,7 +52,7 @@ class Sqlite:
     def __init__(
         self,
         path: Path,
-        scratch: tempfile.TemporaryDirectory[str] | None = None,
+        scratch: ScratchFolder | None = None,
         *,
         alone: bool = False,
         wait: float | None = None,
@@ -56,7 +67,23 @@ class Sqlite:
         return self.path.exists()
 
     def check(self, *, create: bool) -> None:
-        """A file that is not an opmark store is only noticed on the first read."""
+        """Say what a file is that SQLite could not read. An empty one becomes a store when it is written."""
+        if self.path.is_dir():
+            raise StoreError(f"{self.path}: is a folder, not a store", f"as in --db {self.path / 'opmark.db'}")
+        try:
+            with self.path.open("rb") as file:
+                start = file.read(_HEAD)
+        except OSError:
+            return  # SQLite says why
+        if not start and not create and not Path(f"{self.path}-wal").exists():
+            raise StoreError(
+                f"{self.path}: is an empty file, not a store yet",
+                "`opmark run` makes a store of it, or name another with --db",
+            )
+        if start and not start.startswith(_MAGIC):
+            kind = next((name for magic, name in _KINDS.items() if start.startswith(magic)), None)
+            kind = kind or ("a text file" if _is_text(start) else "some other file")
+            raise StoreError(f"{self.path}: is {kind}, not a store (an SQLite file)", _HINTS["not a database"])
 
     def try_to_write(self) -> None:
         """Create the folder and a temporary file in it. Not necessary while another process is writing."""
@@ -107,12 +134,12 @@ class Sqlite:
 
     def read_only(self) -> sqlite3.Connection:
         """Open a separate connection that cannot write."""
-        connection = sqlite3.connect(self.read_address(), uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+        connection = _connect(self.path, BUSY_SECONDS, "mode=ro")
         connection.execute("PRAGMA query_only=ON")
         return connection
 
     def upgraded_copy(self) -> Sqlite:
-        scratch = tempfile.TemporaryDirectory(prefix="opmark-store-")
+        scratch = ScratchFolder("store")
         path = Path(scratch.name) / self.path.name
         try:
             with closing(self.read_only()) as source, closing(sqlite3.connect(path)) as copy:
@@ -139,6 +166,24 @@ class Sqlite:
         self.engine.dispose()
         if self._scratch:
             self._scratch.cleanup()
+
+
+def _is_text(start: bytes) -> bool:
+    return b"\0" not in start and "\N{REPLACEMENT CHARACTER}" not in start[:-3].decode(errors="replace")
+
+
+class _TolerantConnection(sqlite3.Connection):
+    """A connection that reads a text with a damaged byte, instead of failing for all rows that are read with it."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.text_factory = partial(str, encoding="utf-8", errors="replace")
+
+
+def _connect(path: Path, wait: float, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        _address(path, wait, mode), uri=True, timeout=wait, check_same_thread=False, factory=_TolerantConnection
+    )
 
 
 def _address(path: Path, wait: float, mode: str) -> str:

@@ -6,7 +6,9 @@ of the samples, so that a comparison of thousands of cases or a history of years
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -24,6 +26,8 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     bindparam,
+    delete,
+    insert,
     inspect,
     select,
     text,
@@ -32,7 +36,7 @@ from sqlalchemy import (
 
 from opmark.errors import StoreError
 from opmark.store.protocol import Database
-from opmark.store.record_codec import case_row, old_record, to_row
+from opmark.store.record_codec import DAMAGED_FIGURES, DECODING_ERRORS, case_row, old_record, to_row
 
 VERSION = 3
 """Version of this layout. A store of an older version is upgraded by its first writer, a newer one is refused.
@@ -52,6 +56,8 @@ class Packed(LargeBinary):
 
 IDENTITY = "store"
 """Key of the identity of a store, which stays the same wherever it moves."""
+_VIEWS = "views"
+"""Key of a hash of the views, by which a writer finds older ones."""
 
 META = Table("opmark_meta", METADATA, Column("key", String(32), primary_key=True), Column("value", Text))
 
@@ -122,7 +128,7 @@ RECORD = Table(
     Column("process", Integer, nullable=False, server_default="0"),
     Column("reason", Text, nullable=False, server_default=""),
     Column("figures", Text, nullable=False, server_default="[]"),
-    # For each measurement: [quantity, cache, timer, calls, samples, median, low, high, cycles, [cautions]].
+    # For each measurement: [quantity, cache, timer, calls, samples, median, low, high, cycles, [cautions], checksum].
     # A task has one record in a run, even if two processes resume the run at once.
     UniqueConstraint("run_id", "task_id"),
 )
@@ -177,15 +183,18 @@ def _add_identity(connection: Connection, database: Database) -> None:
     connection.execute(database.insert_new(META), {"key": IDENTITY, "value": uuid4().hex})
 
 
-def add_index(database: Database) -> None:
-    """Add the index to a store of this version that was created without it. On a server only the owner of the table
-    can; for others counting just takes longer."""
+def complete(database: Database) -> None:
+    """Add the index and the newest views to a store of this version that was created without them. On a server only the
+    owner of the tables can; for others counting just takes longer, and the views show damaged figures."""
+    views = create_views(database.engine.dialect.name)
     with database.engine.connect() as connection:
-        missing = not _has_index(connection) and database.owns(connection, RECORD)
+        stale = _view_digest(views) != connection.execute(select(META.c.value).where(META.c.key == _VIEWS)).scalar()
+        missing = (stale or not _has_index(connection)) and database.owns(connection, RECORD)
     if missing:
         with database.engine.execution_options(writes=True).begin() as connection:
             database.lock(connection)
             OUTCOMES.create(connection, checkfirst=True)  # another process may have been quicker
+            _make_views(connection)
 
 
 def _has_index(connection: Connection) -> bool:
@@ -214,8 +223,15 @@ def _version(connection: Connection, database: Database) -> int | None:
 
 
 def _make_views(connection: Connection) -> None:
-    for statement in create_views(connection.dialect.name):
-        connection.execute(text(statement))
+    views = create_views(connection.dialect.name)
+    for statement in views:
+        connection.exec_driver_sql(statement)
+    connection.execute(delete(META).where(META.c.key == _VIEWS))
+    connection.execute(insert(META), {"key": _VIEWS, "value": _view_digest(views)})
+
+
+def _view_digest(views: list[str]) -> str:
+    return hashlib.sha256("\n".join(views).encode()).hexdigest()[:16]
 
 
 def _add_columns(connection: Connection) -> None:
@@ -228,10 +244,17 @@ def _add_columns(connection: Connection) -> None:
 
 
 def _pack_records(connection: Connection, database: Database) -> None:
-    """Compress the bodies, which were text, and fill the new columns from them."""
+    """Compress the bodies, which were text, and fill the new columns from them. A damaged record stays as it is:
+    whoever reads it says so."""
     last = 0
     while some := connection.execute(text(_SOME), {"last": last, "count": _AT_ONCE}).all():
-        records = [(row, old_record(row.body, row.samples)) for row in some]
+        last = some[-1].number
+        records = []
+        for row in some:
+            with suppress(*DECODING_ERRORS):
+                records.append((row, old_record(row.body, row.samples)))
+        if not records:
+            continue
         cases = {record.task.case.id: record.task.case for _, record in records}
         connection.execute(database.insert_new(BENCH_CASE), [case_row(case) for case in cases.values()])
         packed = [{**to_row(row.run_id, record), "this": row.number} for row, record in records]
@@ -240,7 +263,6 @@ def _pack_records(connection: Connection, database: Database) -> None:
             update(RECORD).where(RECORD.c.number == bindparam("this")).values(changed),
             [{name: row[name] for name in ("this", *changed)} for row in packed],
         )
-        last = some[-1].number
 
 
 # The views for `opmark query`. Their columns are stable (docs/store.md); the tables are not.
@@ -248,14 +270,18 @@ def _pack_records(connection: Connection, database: Database) -> None:
 # How each database looks into JSON: (an item of a list, a fact by its name, the rows of the list of figures).
 _WORDS = {
     "sqlite": {
-        "each": "LEFT JOIN json_each(r.figures) AS m",
+        "each": "LEFT JOIN json_each({figures}) AS m",
         "text": "json_extract(m.value, '$[{0}]')",
         "number": "json_extract(m.value, '$[{0}]')",
         "whole": "json_extract(m.value, '$[{0}]')",
         "fact": "json_extract(e.facts, '$.{0}')",
     },
     "postgresql": {
-        "each": "LEFT JOIN LATERAL json_array_elements(r.figures::json) AS m(value) ON true",
+        # The last element is the checksum of the text before it; older figures have none.
+        "each": "LEFT JOIN LATERAL (SELECT CASE WHEN f.one ->> 10 IS NULL OR "
+        "left(md5(left(f.one::text, -12)), 8) = f.one ->> 10 THEN f.one ELSE "
+        f"'{DAMAGED_FIGURES[1:-1]}'::json END AS value "
+        "FROM json_array_elements({figures}::json) AS f(one)) AS m ON true",
         "text": "(m.value ->> {0})",
         "number": "(m.value ->> {0})::double precision",
         "whole": "(m.value ->> {0})::bigint",
@@ -280,9 +306,10 @@ _NOTED = (
 )  # fmt: skip
 
 
-def create_views(dialect: str) -> list[str]:
-    """Return the statements that create or replace the views."""
-    words = _WORDS[dialect]
+def create_views(dialect: str, check: str = "") -> list[str]:
+    """Return the statements that create or replace the views. With `check`, the name of a function that checks figures,
+    they are temporary views for one connection: SQLite itself has no checksums."""
+    words, figures = _WORDS[dialect], f"{check}(r.figures)" if check else "r.figures"
     label = f"coalesce({_NOTED.format('label')}, u.label)"
     record = ", ".join(f"r.{name}" for name in _RECORD)
     joined = "record r JOIN run u ON u.id = r.run_id LEFT JOIN bench_case c ON c.id = r.case_id"
@@ -295,13 +322,15 @@ def create_views(dialect: str) -> list[str]:
         "u.command, u.version, u.revision, u.session, u.plan FROM run u",
         "records": f"SELECT r.number, {record}, c.params, {label} AS label, u.started AS run_started FROM {joined}",
         "results": f"SELECT r.number, {record}, c.params, {label} AS label, u.started AS run_started, {figure} "
-        f"FROM {joined} {words['each']}",
+        f"FROM {joined} {words['each'].format(figures=figures)}",
         "cases": "SELECT id, op, phase, params, wrt FROM bench_case",
         "environments": f"SELECT e.id, {facts}, e.facts FROM environment e",
         "findings": "SELECT number, kind, chip, started, body FROM finding",
     }
     if dialect == "postgresql":  # keeps grants and views of others that depend on them
         return [f"CREATE OR REPLACE VIEW {name} AS {bodies[name]}" for name in NAMES]
+    if check:
+        return [f"CREATE TEMP VIEW {name} AS {bodies[name]}" for name in NAMES]
     dropped = [f"DROP VIEW IF EXISTS {name}" for name in reversed(NAMES)]
     return dropped + [f"CREATE VIEW {name} AS {bodies[name]}" for name in NAMES]
 

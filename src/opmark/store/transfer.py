@@ -9,6 +9,7 @@ import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -30,7 +31,6 @@ from opmark.schema.upload import (
 )
 from opmark.store.merge import add_findings, add_notes, notes_of
 from opmark.store.record_codec import (
-    decoding,
     encoded,
     from_row,
     pack_samples,
@@ -190,7 +190,7 @@ def parts(store: SqlStore, run_id: str, most: int, most_bytes: int) -> Iterator[
             if part.records == most or part.nbytes > most_bytes:
                 yield part
                 part = UploadPart(run, notes)
-            _add(part, row)
+            store.decode_rows([row], partial(_add, part))
         yield part
 
 
@@ -198,7 +198,7 @@ def _rows(connection: Connection, run_id: str) -> Iterator[Any]:
     """Yield the records that exist now; those that are added meanwhile are left to the next push."""
     which = select(RECORD.c.number).where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
     numbers = connection.execute(which).scalars().all()
-    columns = (RECORD.c.body, RECORD.c.samples, RECORD.c.environment_id)
+    columns = (RECORD.c.run_id, RECORD.c.task_id, RECORD.c.body, RECORD.c.samples, RECORD.c.environment_id)
     for start in range(0, len(numbers), _SENT_AT_ONCE):
         some = RECORD.c.number.in_(numbers[start : start + _SENT_AT_ONCE])
         yield from connection.execute(select(*columns).where(some).order_by(RECORD.c.number)).all()
@@ -209,10 +209,9 @@ def _add(part: UploadPart, row: Any) -> None:
     if isinstance(body, str):  # its writer began before the store was upgraded
         packed = to_row(part.run.id, from_row(body, samples))
         body, samples = packed["body"], packed["samples"]
-    with decoding():
-        plain = plain_body(body)
-        task = _id_parts.decode(plain).task_id
-        numbers = [_little_endian(values) for values in unpack_samples(samples)]
+    plain = plain_body(body)
+    task = _id_parts.decode(plain).task_id
+    numbers = [_little_endian(values) for values in unpack_samples(samples)]
     sent = SentRecord(part.run.id, task, msgspec.Raw(plain), numbers)
     part.lines.append(msgspec.json.encode(sent))
     part.nbytes += len(part.lines[-1])

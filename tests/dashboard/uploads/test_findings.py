@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from push_parts import FOUND, PEAKS, everything, fill, line, lines_of, packed, sealed
 
 from opmark.dashboard.endpoint import RequestRefused
-from opmark.dashboard.uploads.limits import Limits
 from opmark.dashboard.uploads.store import receive
 from opmark.schema.machine import Floor, NoiseFloor, findings_key
+from opmark.store.limits import Limits
 from opmark.store.runs import noise_under
 from opmark.store.sql import open_sql
 

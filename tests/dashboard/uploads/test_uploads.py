@@ -17,9 +17,9 @@ from push_parts import everything, fill, line, lines_of, packed, sealed
 
 from opmark.api.push import MAX_BYTES, MAX_RECORDS
 from opmark.dashboard.endpoint import RequestRefused
-from opmark.dashboard.uploads.limits import LIMITS, Limits
 from opmark.dashboard.uploads.store import receive
 from opmark.store import sqlite
+from opmark.store.limits import LIMITS, Limits
 from opmark.store.sql import open_sql
 from opmark.store.sqlite import Sqlite
 

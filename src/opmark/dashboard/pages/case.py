@@ -34,7 +34,13 @@ class CaseQuery(Struct, frozen=True):
     case: str
     backend: str = ""
     quantity: Annotated[str, Meta(description="Quantity instead of the headline; `all` for every one.")] = ""
-    since: Annotated[str, Meta(description="A date, a time, or an age: 2030-12-31, 30d.")] = ""
+    since: Annotated[
+        str,
+        Meta(
+            description="A date, a time, or an age: 2030-12-31, 30d.",
+            extra_json_schema={"pattern": r"^([0-9]{1,5}[hdw]|[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))?$"},
+        ),
+    ] = ""
     page: PageNumber = 1
 
 

@@ -9,7 +9,7 @@ import hashlib
 import sys
 import zlib
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -17,20 +17,19 @@ import msgspec
 from msgspec import Struct
 
 from opmark.dashboard.endpoint import RequestRefused
-from opmark.dashboard.uploads.limits import (
+from opmark.schema import Environment, Record
+from opmark.schema.codec import strict_struct
+from opmark.schema.machine import MachineFinding, findings_key
+from opmark.schema.upload import FORMAT, EnvironmentLine, FindingLine, Header, RecordLine, RecordLineIdParts, Seal
+from opmark.store.limits import (
+    LimitExceeded,
     Limits,
-    UploadLimitExceeded,
-    check_noise,
-    check_not_future,
-    check_peaks,
+    check_case,
+    check_finding,
     check_record,
     check_run,
     check_size,
 )
-from opmark.schema import Case, Environment, Record
-from opmark.schema.codec import strict_struct
-from opmark.schema.machine import MachineFinding, NoiseFloor, Peaks, findings_key
-from opmark.schema.upload import FORMAT, EnvironmentLine, FindingLine, Header, RecordLine, RecordLineIdParts, Seal
 from opmark.store.record_codec import case_row, to_row
 from opmark.store.runs import noise_under
 from opmark.store.transfer import UploadedRun
@@ -139,11 +138,6 @@ def _split(blocks: Iterator[bytes], limits: Limits) -> Iterator[bytes]:
 _Line = TypeVar("_Line", bound=Struct)
 _WIDTH = 8
 """Bytes of a sample."""
-_BODIES: dict[str, tuple[type[Struct], Callable[[Any], None]]] = {
-    "peaks": (strict_struct(Peaks), check_peaks),
-    "noise": (strict_struct(NoiseFloor), check_noise),
-}
-"""Types of findings, with the function that checks their content."""
 _DECODERS: dict[type[Struct], msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(strict_struct(kind)) for kind in (Header, EnvironmentLine, RecordLine, FindingLine, Seal)
 }
@@ -203,9 +197,9 @@ class _UploadReader:
             sent = self._decode(line, EnvironmentLine).environment
             environment = Environment.of(sent.facts)
             if sent.id != environment.id:
-                raise UploadLimitExceeded(f"environment `{sent.id}`: its content has the id {environment.id}")
+                raise LimitExceeded(f"environment `{sent.id}`: its content has the id {environment.id}")
             if environment.id in self._environments:
-                raise UploadLimitExceeded(f"environment {environment.id} is there twice")
+                raise LimitExceeded(f"environment {environment.id} is there twice")
         self._environments[environment.id] = environment
         return environment
 
@@ -214,7 +208,7 @@ class _UploadReader:
         with self._refusing_errors():
             sent = self._decode(line, RecordLine)
             if sent.run != run_id:
-                raise UploadLimitExceeded(f"a record of run `{sent.run}`; this upload is of {run_id}")
+                raise LimitExceeded(f"a record of run `{sent.run}`; this upload is of {run_id}")
             record, task = sent.record, _ID_DECODER.decode(line).record.task_id
             self._check_ids(record, sent.task, task)
             _add_samples(record, sent.samples)
@@ -225,14 +219,13 @@ class _UploadReader:
 
     def _check_ids(self, record: Record, sent_task: str, task: str) -> None:
         case = record.task.case
-        if case.id != (same := Case.of(case.op, case.params, case.phase, wrt=case.wrt)).id:
-            raise UploadLimitExceeded(f"case `{case.id}` of `{case.op}`: its content has the id {same.id}")
+        check_case(case)
         if sent_task != task:
-            raise UploadLimitExceeded(f"task `{sent_task}` of `{case.op}`: its content has the id {task}")
+            raise LimitExceeded(f"task `{sent_task}` of `{case.op}`: its content has the id {task}")
         if task in self._tasks:
-            raise UploadLimitExceeded(f"task {task} of `{case.op}` is there twice")
+            raise LimitExceeded(f"task {task} of `{case.op}` is there twice")
         if record.environment and record.environment not in self._environments:
-            raise UploadLimitExceeded(f"the environment `{record.environment}` of this record is not there")
+            raise LimitExceeded(f"the environment `{record.environment}` of this record is not there")
 
     def _finding(self) -> MachineFinding:
         line = self._lines.next("a finding")
@@ -244,15 +237,11 @@ class _UploadReader:
 
     def _check_finding(self, finding: MachineFinding) -> None:
         """Check a finding, which has to be about a machine of this upload."""
-        check_not_future("started", finding.started)
-        if finding.kind not in _BODIES:
-            raise UploadLimitExceeded(f"a finding of the kind `{finding.kind}`; expected {' or '.join(_BODIES)}")
-        kind, check = _BODIES[finding.kind]
-        check(msgspec.convert(finding.body, kind))
+        check_finding(finding)
         if finding.chip not in {_finding_key(finding.kind, one.facts) for one in self._environments.values()}:
-            raise UploadLimitExceeded(f"{finding.kind} of `{finding.chip}`, which no environment of this upload is of")
+            raise LimitExceeded(f"{finding.kind} of `{finding.chip}`, which no environment of this upload is of")
         if (finding.kind, finding.chip) in self._findings:
-            raise UploadLimitExceeded(f"{finding.kind} of `{finding.chip}` are there twice")
+            raise LimitExceeded(f"{finding.kind} of `{finding.chip}` are there twice")
 
     def _seal(self) -> None:
         """Read the last line, which is compared byte by byte, because the checksum does not include it."""
@@ -261,9 +250,9 @@ class _UploadReader:
         with self._refusing_errors():
             sent = self._decode(line, Seal)
             if sent.lines != expected.lines:
-                raise UploadLimitExceeded(f"expected {expected.lines} lines before this one, got {sent.lines}")
+                raise LimitExceeded(f"expected {expected.lines} lines before this one, got {sent.lines}")
             if line != msgspec.json.encode(expected):
-                raise UploadLimitExceeded("the sum of the lines is another: something was changed on the way")
+                raise LimitExceeded("the sum of the lines is another: something was changed on the way")
         self._lines.check_end()
 
     def _decode(self, line: bytes, kind: type[_Line]) -> _Line:
@@ -272,7 +261,7 @@ class _UploadReader:
         if kind is not RecordLine:
             self._held += count
         if self._held > self._limits.held:
-            raise UploadLimitExceeded(f"expected at most {self._limits.held} values besides those of records, got more")
+            raise LimitExceeded(f"expected at most {self._limits.held} values besides those of records, got more")
         return decoded
 
     @contextmanager
@@ -280,7 +269,7 @@ class _UploadReader:
         """Turn errors in the current line into refusals that name it."""
         try:
             yield
-        except UploadLimitExceeded as problem:
+        except LimitExceeded as problem:
             raise self._refusal(str(problem)) from None
         except RecursionError:
             raise self._refusal("lists or objects are too deep in each other") from None
@@ -306,17 +295,17 @@ def _check_format(line: bytes) -> None:
     """Check the format first, because another one may have other fields."""
     found = msgspec.json.decode(line, type=_Format).opmark_push
     if found != FORMAT:
-        raise UploadLimitExceeded(f"format {found}; this opmark ({VERSION}) takes {FORMAT}")
+        raise LimitExceeded(f"format {found}; this opmark ({VERSION}) takes {FORMAT}")
 
 
 def _add_samples(record: Record, samples: tuple[bytes, ...]) -> None:
     if len(samples) != len(record.measurements):
-        raise UploadLimitExceeded(f"{len(record.measurements)} measurements, and samples of {len(samples)}")
+        raise LimitExceeded(f"{len(record.measurements)} measurements, and samples of {len(samples)}")
     for measurement, packed in zip(record.measurements, samples, strict=True):
         if measurement.samples:
-            raise UploadLimitExceeded("samples inside of the record; they belong beside it")
+            raise LimitExceeded("samples inside of the record; they belong beside it")
         if len(packed) % _WIDTH:
-            raise UploadLimitExceeded(f"{len(packed)} bytes of samples; expected a multiple of {_WIDTH}")
+            raise LimitExceeded(f"{len(packed)} bytes of samples; expected a multiple of {_WIDTH}")
         values = array("d", packed)
         if sys.byteorder == "big":
             values.byteswap()

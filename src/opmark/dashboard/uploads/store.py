@@ -15,11 +15,11 @@ from starlette.responses import Response
 
 from opmark.dashboard.endpoint import RequestRefused, read_body
 from opmark.dashboard.response import json_response, problem_response
-from opmark.dashboard.uploads.limits import LIMITS, Limits
 from opmark.dashboard.uploads.reader import read_upload
 from opmark.errors import StoreError
 from opmark.schema.options import PathLike
 from opmark.schema.upload import PushReply
+from opmark.store.limits import LIMITS, Limits
 from opmark.store.protocol import StoreUnreachable
 from opmark.store.sql import open_sql
 from opmark.store.transfer import IdConflict, store_upload
@@ -30,6 +30,7 @@ SECONDS, SLOWEST = 60.0, 100 << 10
 MOST, STORED = 16, 2
 """Uploads that are received at once, and that are unpacked and stored at once; each takes memory and one of the
 threads that make pages."""
+_CHALLENGE = {"www-authenticate": "Bearer"}
 COME_AGAIN = 5
 """Seconds after which a refused client may try again."""
 
@@ -58,11 +59,15 @@ async def upload(request: Request) -> Response:
     """Store an upload; answer 201 if something was new, 200 if nothing was, 503 if too many come at once."""
     state = request.app.state
     if state.access.token is None:
-        raise RequestRefused(
-            403, "this server takes no runs: it has no token", "start it with --token-file or $OPMARK_TOKEN"
+        none = RequestRefused(
+            403 if "authorization" in request.headers else 401,
+            "this server takes no runs: it has no token",
+            "start it with --token-file or $OPMARK_TOKEN",
         )
+        return problem_response(request, none, {} if none.status == 403 else _CHALLENGE)
     if not state.access.has_token(request.headers):
-        raise RequestRefused(401, "a token is needed", "send it as `Authorization: Bearer TOKEN`")
+        needed = RequestRefused(401, "a token is needed", "send it as `Authorization: Bearer TOKEN`")
+        return problem_response(request, needed, _CHALLENGE)
     upload_slots: UploadSlots = state.upload_slots
     if upload_slots.full:
         busy = RequestRefused(503, f"{MOST} uploads are under way already", f"push it again in {COME_AGAIN} seconds")

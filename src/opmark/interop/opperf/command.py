@@ -140,7 +140,7 @@ def _run(options: argparse.Namespace, request: SuiteRequest, entries: Sequence[A
         progress.report_interruption()
         return None
     progress.end()
-    talk(f"stored as run {result.run.id} in {result.db}")
+    talk(result.storage)
     return result
 
 

@@ -136,7 +136,7 @@ class _Invocation:
         if found:
             if self._talk.shows_results and self._options.iteration:
                 _print_table(found)
-            self._talk.info(f"stored as run {found.run.id} in {found.db}")
+            self._talk.info(found.storage)
         self._talk.info(f"Benchmark result: {self._file.path}")
         return 1 if self._failed or self._batches.missing else 0
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,7 @@ from opmark.report.summary import (
 )
 from opmark.report.text import printable
 from opmark.schema.chart import Chart
+from opmark.scratch import ScratchFolder
 from opmark.version import VERSION
 
 _STYLES = ("style.css", "chart.css")
@@ -182,7 +182,7 @@ _FLAGS = ("--headless", "--disable-gpu", "--no-first-run", "--no-default-browser
 def print_pdf(html: str, browser: Path | None = None, timeout: float = _TIMEOUT) -> bytes:
     """Print a page and return the bytes of the PDF."""
     program = find_browser(browser)
-    with tempfile.TemporaryDirectory(prefix="opmark-pdf-", ignore_cleanup_errors=True) as name:
+    with ScratchFolder("pdf") as name:
         folder = Path(name)
         page, made = folder / "report.html", folder / "report.pdf"
         page.write_text(html, encoding="utf-8")

@@ -24,6 +24,7 @@ import psutil
 
 from opmark.plugin import ArrayPlace
 from opmark.schema.judgement import Refusal
+from opmark.scratch import ScratchFolder
 from opmark.worker.judge.candidate import CALL, DONE, NOTHING, RECORDED, CandidateOrder
 
 _KEPT_VARIABLES = (
@@ -60,7 +61,7 @@ class CandidateProcess:
 
     def __init__(self, order: CandidateOrder, descriptors: Sequence[int], variables: Mapping[str, str]) -> None:
         """The process starts and imports its framework; `open` waits for that. No code of the candidate has run yet."""
-        self._scratch = tempfile.TemporaryDirectory(prefix="opmark-judge-", ignore_cleanup_errors=True)
+        self._scratch = ScratchFolder("judge")
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         self._line, theirs = socket.socketpair()
         self.timeout = 0.0

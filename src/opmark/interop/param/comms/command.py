@@ -151,7 +151,7 @@ class Session:
             return found.exit_code
         if not rows:
             self._report_connection(found.records)
-        self.talk.info(f"stored as run {found.run.id} in {found.db}")
+        self.talk.info(found.storage)
         return 1 if self._failed or not self._in_order.is_complete else 0
 
     def _report_connection(self, records: Sequence[Record]) -> None:

@@ -1,22 +1,26 @@
-"""Limits of one upload, and checks that it fits into a store and can be shown: lengths, depths, ranges, dates.
+"""Limits of what comes from elsewhere, by upload or by merge, and checks that it fits into a store and can be shown:
+lengths, depths, ranges, dates.
 
-opmark's own client stays far below the limits: it sends large runs in parts.
+opmark's own runs stay far below the limits; its client sends large ones in parts.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from opmark.schema import Record, Run
-from opmark.schema.machine import NoiseFloor, Peaks
+import msgspec
+
+from opmark.schema import Case, Record, Run
+from opmark.schema.codec import strict_struct
+from opmark.schema.machine import MachineFinding, NoiseFloor, Peaks
 from opmark.schema.record import MEASURED
 from opmark.schema.upload import Note
-from opmark.store.merge import harmless_id
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class Limits:
 LIMITS = Limits()
 
 
+_ID = re.compile(r"(?!\.)[\w.-]{1,48}", re.ASCII)
+"""Valid form of an id of a run: safe as a file name, and short enough to get a number appended."""
 _WORD = 2**63
 """Limit of whole numbers of 64 bits, in databases and encoders."""
 _INTEGER = 2**31
@@ -64,8 +70,16 @@ _SPREAD, _LAUNCH = (0.0, 1.0), (0.0, 1e6)
 _SAMPLES = "samples"
 
 
-class UploadLimitExceeded(ValueError):
-    """The reason why a line is refused."""
+class LimitExceeded(ValueError):
+    """The reason why a line of an upload, or a row of another store, is refused."""
+
+
+def harmless_id(theirs: str) -> str:
+    """Return an id of a run that is safe as a file name and in messages. An unsafe id of another store is replaced by a
+    hash, which is the same when it is merged again."""
+    if _ID.fullmatch(theirs):
+        return theirs
+    return f"renamed-{hashlib.sha256(theirs.encode(errors='surrogatepass')).hexdigest()[:16]}"
 
 
 def check_size(value: Any, limits: Limits) -> int:
@@ -75,7 +89,7 @@ def check_size(value: Any, limits: Limits) -> int:
     for _ in range(limits.depth):
         count += len(level)
         if count > limits.values:
-            raise UploadLimitExceeded(f"expected at most {limits.values} values, got more")
+            raise LimitExceeded(f"expected at most {limits.values} values, got more")
         deeper: list[Any] = []
         for part in level:
             if isinstance(part, dict):
@@ -88,7 +102,7 @@ def check_size(value: Any, limits: Limits) -> int:
         if not deeper:
             return count
         level = deeper
-    raise UploadLimitExceeded(f"lists or objects are too deep in each other: expected at most {limits.depth} levels")
+    raise LimitExceeded(f"lists or objects are too deep in each other: expected at most {limits.depth} levels")
 
 
 def _check_texts(texts: Iterable[str], limits: Limits) -> None:
@@ -98,14 +112,14 @@ def _check_texts(texts: Iterable[str], limits: Limits) -> None:
 
 def _check_plain(value: Any, limits: Limits) -> None:
     if isinstance(value, str) and len(value) > limits.text:
-        raise UploadLimitExceeded(f"expected texts of at most {limits.text} characters, got one of {len(value)}")
+        raise LimitExceeded(f"expected texts of at most {limits.text} characters, got one of {len(value)}")
     if isinstance(value, int) and not -_WORD <= value < _WORD:
-        raise UploadLimitExceeded("expected whole numbers of 64 bits, got a larger one")
+        raise LimitExceeded("expected whole numbers of 64 bits, got a larger one")
 
 
 def check_run(run: Run, notes: tuple[Note, ...], limits: Limits) -> None:
     if harmless_id(run.id) != run.id:
-        raise UploadLimitExceeded(
+        raise LimitExceeded(
             f"the id of the run is {run.id[:60]!a}; expected letters, digits, `.`, `_` and `-`, 1 to 48"
         )
     check_time("started", run.started)
@@ -114,9 +128,9 @@ def check_run(run: Run, notes: tuple[Note, ...], limits: Limits) -> None:
         _check_length(name, getattr(run, name), limits.name)
     _check_column("tasks", run.tasks)
     if run.description:
-        raise UploadLimitExceeded("a run's description is one of its notes")
+        raise LimitExceeded("a run's description is one of its notes")
     if len(notes) > limits.notes:
-        raise UploadLimitExceeded(f"expected at most {limits.notes} notes, got {len(notes)}")
+        raise LimitExceeded(f"expected at most {limits.notes} notes, got {len(notes)}")
     for note in notes:
         if check_time("noted", note.noted) > check_time(
             "started", run.started
@@ -126,24 +140,30 @@ def check_run(run: Run, notes: tuple[Note, ...], limits: Limits) -> None:
             _check_length("label", note.text, limits.name)
 
 
+def check_case(case: Case) -> None:
+    """Check that the id is that of the content, because results of one id are compared."""
+    if case.id != (same := Case.of(case.op, case.params, case.phase, wrt=case.wrt)).id:
+        raise LimitExceeded(f"case `{case.id[:60]}` of `{case.op[:60]}`: its content has the id {same.id}")
+
+
 def check_record(record: Record, limits: Limits) -> None:
     task = record.task
     names = {"op": task.case.op, "backend": task.backend, "implementation": task.implementation}
     for name, text in names.items():
         _check_length(name, text, limits.name)
         if not text and (name != "implementation" or record.measurements):  # a case that nothing implements has none
-            raise UploadLimitExceeded(f"{name}: expected a name, got none")
+            raise LimitExceeded(f"{name}: expected a name, got none")
     for measurement in record.measurements:
         _check_length("quantity", measurement.quantity, limits.name)
         if record.status in MEASURED and not measurement.samples:
-            raise UploadLimitExceeded(f"{measurement.quantity}: expected samples of what was measured, got none")
+            raise LimitExceeded(f"{measurement.quantity}: expected samples of what was measured, got none")
         _check_samples(measurement.samples)
     if record.started:
         check_time("started", record.started)
     _check_column("threads", task.settings.threads)
     _check_column("process", task.settings.process)
     if record.untried:
-        raise UploadLimitExceeded("a record of what was not tried is not stored")
+        raise LimitExceeded("a record of what was not tried is not stored")
 
 
 def _check_samples(samples: Iterable[float]) -> None:
@@ -151,7 +171,7 @@ def _check_samples(samples: Iterable[float]) -> None:
     least, most = _SAMPLE
     for sample in samples:
         if sample != 0 and math.isfinite(sample) and not least <= abs(sample) <= most:
-            raise UploadLimitExceeded(f"samples: expected 0, or {least:g} to {most:g}, got {sample:g}")
+            raise LimitExceeded(f"samples: expected 0, or {least:g} to {most:g}, got {sample:g}")
 
 
 def check_peaks(peaks: Peaks) -> None:
@@ -166,21 +186,36 @@ def check_peaks(peaks: Peaks) -> None:
         _check_range(f"launch, {quantity[:60]}", seconds, _LAUNCH)
     for level in peaks.levels:
         if level.nbytes is not None and level.nbytes < 1:
-            raise UploadLimitExceeded(f"nbytes of {level.name[:60]}: expected at least 1, got {level.nbytes}")
+            raise LimitExceeded(f"nbytes of {level.name[:60]}: expected at least 1, got {level.nbytes}")
 
 
 def check_noise(noise: NoiseFloor) -> None:
     if not noise.floors:
-        raise UploadLimitExceeded("floors: expected at least one, got none")
+        raise LimitExceeded("floors: expected at least one, got none")
     for floor in noise.floors:
         _check_range("seconds", floor.seconds, _SECONDS)
         _check_range("between", floor.between, _SPREAD)
         _check_range("within", floor.within, _SPREAD)
 
 
+_BODIES: dict[str, tuple[Any, Callable[[Any], None]]] = {
+    "peaks": (strict_struct(Peaks), check_peaks),
+    "noise": (strict_struct(NoiseFloor), check_noise),
+}
+"""Types of findings, with the function that checks their content."""
+
+
+def check_finding(finding: MachineFinding) -> None:
+    check_not_future("started", finding.started)
+    if finding.kind not in _BODIES:
+        raise LimitExceeded(f"a finding of the kind `{finding.kind[:60]}`; expected {' or '.join(_BODIES)}")
+    kind, check = _BODIES[finding.kind]
+    check(msgspec.convert(finding.body, kind))
+
+
 def _check_range(name: str, number: float, limits: tuple[float, float]) -> None:
     if not limits[0] <= number <= limits[1]:  # also refuses NaN
-        raise UploadLimitExceeded(f"{name}: expected {limits[0]:g} to {limits[1]:g}, got {number:g}")
+        raise LimitExceeded(f"{name}: expected {limits[0]:g} to {limits[1]:g}, got {number:g}")
 
 
 def check_time(name: str, text: str) -> datetime:
@@ -189,20 +224,20 @@ def check_time(name: str, text: str) -> datetime:
             return datetime.fromisoformat(text)
     except ValueError:
         pass  # for example a month 13
-    raise UploadLimitExceeded(f"{name}: expected a date as in 2030-12-31T18:00:00.000+00:00, got {text[:60]!a}")
+    raise LimitExceeded(f"{name}: expected a date as in 2030-12-31T18:00:00.000+00:00, got {text[:60]!a}")
 
 
 def check_not_future(name: str, text: str) -> None:
     """Check that a date is not in the future: the newest finding counts, and such a one would count for ever."""
     if check_time(name, text) > datetime.now(timezone.utc) + _AHEAD:
-        raise UploadLimitExceeded(f"{name}: expected a date that is not to come, got {text}")
+        raise LimitExceeded(f"{name}: expected a date that is not to come, got {text}")
 
 
 def _check_length(name: str, text: str, most: int) -> None:
     if len(text) > most:
-        raise UploadLimitExceeded(f"{name}: expected at most {most} characters, got {len(text)}")
+        raise LimitExceeded(f"{name}: expected at most {most} characters, got {len(text)}")
 
 
 def _check_column(name: str, number: int) -> None:
     if not 0 <= number < _INTEGER:
-        raise UploadLimitExceeded(f"{name}: expected a number of 31 bits, got {number}")
+        raise LimitExceeded(f"{name}: expected a number of 31 bits, got {number}")

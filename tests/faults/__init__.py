@@ -1,0 +1,1 @@
+"""Drills of faults: `python -m tests.faults` (docs/reliability.md)."""

@@ -12,7 +12,8 @@ OpmarkError
     ├── Unsupported       record status `skipped`
     └── WrongResult       record status `wrong`
 
-Anything else that reaches the top is a defect of opmark and shows its traceback.
+An OSError that names a path is a message on the command line too. Anything else that reaches the top is a defect of
+opmark and shows its traceback.
 """
 
 from __future__ import annotations

@@ -120,3 +120,23 @@ def test_a_wrong_limit_of_a_query_is_refused() -> None:
 
     with pytest.raises(InvalidParameter, match="limit: expected a whole number, got 'x'"):
         query("SELECT 1", limit="x")  # type: ignore[arg-type]
+
+
+PATHS = {
+    "run": {"ops": "add", "backend": "null"}, "show": {}, "rank": {}, "history": {}, "make_report": {}, "runs": {},
+    "compare": {"a": "x", "b": "y"}, "query": {"sql": "SELECT 1"}, "fit": {}, "export": {"format": "csv"},
+    "label": {"run": "x", "text": "y"}, "prune": {"label": "x"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["x" * 300, "x/" * 3000, "a\0b"], ids=["a long name", "a long path", "NUL"])
+@pytest.mark.parametrize("name", PATHS)
+def test_a_store_that_cannot_be_reached_is_said_to_be(name: str, path: str) -> None:
+    with pytest.raises(UserError, match="cannot be reached"):
+        FUNCTIONS[name](**PATHS[name], db=path)
+
+
+@pytest.mark.parametrize("path", ["x" * 300, "x/" * 3000, "a\0b"], ids=["a long name", "a long path", "NUL"])
+def test_a_workload_that_cannot_be_reached_is_said_to_be(path: str) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        opmark.plan(workload=path, backend="null")

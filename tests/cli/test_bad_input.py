@@ -66,7 +66,7 @@ NULL = ["--backend", "null"]
         (["run", "exp", "--processes", "0", *NULL], ["processes: expected a whole number from 1 to", "--processes 5"]),
         (["run", "exp", "--samples", "0", *NULL], ["samples: expected a whole number from 1 to", "--samples 100"]),
         (["run", "exp", "--warmup", "-1", *NULL], ["warmup: expected a whole number from 0 to"]),
-        (["run", "exp", "--seed", "-1", *NULL], ["seed: expected a whole number of at least 0"]),
+        (["run", "exp", "--seed", "-1", *NULL], ["seed: expected a whole number from 0 to 9223372036854775807"]),
         (
             ["run", "exp", "--min-samples", "-3", *NULL],
             ["min_samples: expected a whole number from 1 to", "--min-samples 30"],

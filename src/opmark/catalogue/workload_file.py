@@ -98,6 +98,8 @@ def _read(path: Path) -> str:
         raise InvalidFile(
             f"{path}: is not text: byte {error.start} is not UTF-8", "a workload is a YAML or JSON file"
         ) from None
+    except ValueError as error:  # a path with NUL in it
+        raise InvalidFile(f"{str(path)!a}: cannot be read: {error}", "check the path") from None
 
 
 def _rows(text: str, where: str) -> list[dict[str, str]]:

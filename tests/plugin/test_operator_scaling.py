@@ -197,11 +197,12 @@ def check_every_size_keeps_the_rules_and_all_that_is_no_size(op: Operator) -> No
         assert typical == before
         if found is None:
             continue
-        assert op.complete({p.name: p.check(found[p.name]) for p in op.params if found[p.name] is not None}) == found
+        given = {name: op.param(name).check(value) for name, value in found.items() if value is not None}
+        assert op.complete(given) == found
         op.check_rules(found)
         assert near(op, found, target)
-        assert {p.name: found[p.name] for p in op.params if p.kind not in SIZES} == {
-            p.name: typical[p.name] for p in op.params if p.kind not in SIZES
+        assert {p.name: found.get(p.name) for p in op.params if p.kind not in SIZES} == {
+            p.name: typical.get(p.name) for p in op.params if p.kind not in SIZES
         }
 
 

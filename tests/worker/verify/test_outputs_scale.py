@@ -195,4 +195,4 @@ def test_whatever_is_allowed_stays_allowed_and_becomes_small_enough(data):
     found = scale_down(operator, params)
     operator.check_rules(found)
     assert not too_large(operator, found)
-    assert all(isinstance(found[p.name], type(params[p.name])) for p in operator.params)
+    assert all(isinstance(found[name], type(value)) for name, value in params.items())

@@ -297,7 +297,7 @@ def _inputs_by_row(row: OpperfRow, op: str, params: Mapping[str, Any]) -> dict[s
     for option, word in {**row.options, **row.back}.items():
         name = next((n for n in word.removeprefix("!").removeprefix("1-").split("|") if n in operator.by_name), None)
         if name and name not in row.fixed and (option in row.back or _is_needed(row, operator.by_name[name], params)):
-            value = params[name]
+            value = params.get(name, operator.by_name[name].default)
             inputs[option] = (not value) if word[0] == "!" else round(1 - value, 12) if word[:2] == "1-" else value
     dtype = operator.by_name.get("dtype")
     if dtype and params["dtype"] != row.usual.get("dtype", dtype.default):
@@ -307,9 +307,10 @@ def _inputs_by_row(row: OpperfRow, op: str, params: Mapping[str, Any]) -> dict[s
 
 def _is_needed(row: OpperfRow, param: Param, params: Mapping[str, Any]) -> bool:
     """Whether a parameter has to be written: not a default, or a size, for which MXNet has no default."""
+    value = params.get(param.name, param.default)
     if param.name in row.usual:
-        return bool(params[param.name] != row.usual[param.name])
-    return param.is_shape or param.kind == "size" or bool(params[param.name] != param.default)
+        return bool(value != row.usual[param.name])
+    return param.is_shape or param.kind == "size" or bool(value != param.default)
 
 
 def _canonical(name: str) -> str:

@@ -70,17 +70,17 @@ def fused(build: Callable[..., Launch], name: str = "fused", no_gradient: str = 
         except (RuntimeError, NotImplementedError) as error:
             kind, device = p["dtype"], next(iter(tensors.values())).device.type
             raise Unsupported(f"torch has no fused kernel for {kind} on {device}: {_first_line(error)}") from error
-        return _refuse_gradients(launch, no_gradient) if no_gradient else launch
+        return _refuse_gradients(launch, tuple(tensors.values()), no_gradient) if no_gradient else launch
 
     return by_torch(build_and_try, name=name)
 
 
-def _refuse_gradients(launch: Launch, reason: str) -> Launch:
-    """Return a launch that raises Unsupported where a backward pass records it."""
+def _refuse_gradients(launch: Launch, tensors: tuple[Any, ...], reason: str) -> Launch:
+    """Return a launch that raises Unsupported where a backward pass records it for one of these tensors."""
     from torch import is_grad_enabled
 
     def checked() -> Any:
-        if is_grad_enabled():
+        if is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             raise Unsupported(reason)
         return launch()
 

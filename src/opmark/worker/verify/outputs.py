@@ -377,7 +377,7 @@ def _coarsest_dtype(operator: Operator, params: Params) -> str:
     that."""
     result = operator.result_dtype(params)
     inputs = (spec.dtype for spec in operator.inputs(params).values())
-    found = [result, *inputs, *({params.get("dtype")} & STORED_AS.keys())]
+    found = [result, *inputs, *(dtype for dtype in STORED_AS if dtype == params.get("dtype"))]
     relative = operator.tolerance.bounds
     return max(found, key=lambda dtype: (relative(dtype, params)[0], is_float(dtype), -sizeof(dtype)))
 

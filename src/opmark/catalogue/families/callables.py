@@ -157,7 +157,7 @@ class ExportedCall:
         params, function, dtype = self.params, self.function, _dtypes("torch")
         tensors = {key: torch.zeros(shape, dtype=dtype(kind)) for key, (shape, kind) in inputs.items()}
 
-        class OneCall(torch.nn.Module):
+        class OneCall(torch.nn.Module):  # type: ignore[misc]  # torch is untyped here
             def __init__(self) -> None:
                 super().__init__()
                 self.function = function

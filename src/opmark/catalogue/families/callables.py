@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import isroutine
 from types import ModuleType
 from typing import Any
@@ -25,6 +28,9 @@ _SCHEMA = re.compile(r"[a-z]\w*::\w+(\.\w+)?")
 _TAKES = {"scipy": "numpy"}
 # Packages that another one offers as its own.
 _COMPANIONS = {"tensorflow": "keras"}
+
+_OPSET = 18
+"""Version of ONNX's operators in exported models."""
 
 PARAMS = (
     Param("args", "arguments", "positional arguments; a tensor is written as 8x64 float32", []),
@@ -59,7 +65,9 @@ def operator_of(name: str) -> Operator | None:
         cost=lambda p: Cost(None, nbytes(_inputs(p).values()), 0),
         reference=_no_reference,
         presets={},
-        implementations=tuple(Implementation(f, _builder(name, f), path=name) for f in frameworks),
+        implementations=tuple(
+            Implementation(f, _builder(name, f), path=name) for f in (*frameworks, *_exports(frameworks))
+        ),
         foreign=True,
     )
 
@@ -79,6 +87,11 @@ def _frameworks(name: str) -> tuple[str, ...]:
     first = name.partition(".")[0]
     framework = _TAKES.get(first, first)
     return (framework,) if _DOTTED.fullmatch(name) and framework in known else ()
+
+
+def _exports(frameworks: Sequence[str]) -> tuple[str, ...]:
+    """Return the frameworks that run a callable as a model: torch exports its functions and modules to ONNX."""
+    return ("onnx",) if "torch" in frameworks else ()
 
 
 def find_callable(name: str) -> Any:
@@ -128,29 +141,88 @@ def _no_reference(p: Params, **inputs: Any) -> Any:
 
 
 def _builder(name: str, framework: str) -> Any:
+    if framework == "onnx":
+        return lambda p, **held: ExportedCall(name, p)
+
     def build(p: Params, **held: Any) -> Launch:
-        function, given = find_callable(name), {key: _tensor_of(tensor) for key, tensor in held.items()}
-        spec = p["build"] if isinstance(p["build"], dict) else {"args": p["build"] or []}
-        dtype = _dtypes(framework)
-        if isinstance(function, type):
-            function = _construct(function, spec, given, dtype)
-        elif p["build"] is not None and not (_is_module(function) and set(spec) <= {"train"}):
-            raise UserError(f"`{name}` is a function, but `build` is for classes", "leave `build` out")
+        given = {key: _tensor_of(tensor) for key, tensor in held.items()}
+        function = _function(name, p, given, _dtypes(framework))
         weights = list(function.parameters()) if hasattr(function, "parameters") else []
-        mode = ""
-        if _is_module(function):  # a new one is in training mode, in which dropout drops and statistics are updated
-            function.train(spec.get("train", False))
-            mode = "train()" if function.training else "eval()"
-        args = assemble(p["args"], "args", given, dtype)
-        kwargs = _by_name(p["kwargs"], "kwargs", given, dtype)
+        args, kwargs = _arguments(p, given, _dtypes(framework))
         call = FrameworkCall(*_wait_prefix(framework), function, *args, **kwargs)
         call.reads = [*find_tensors([args, kwargs]), *weights]
         call.leaves = [tensor for tensor in call.reads if _differentiable(tensor)]
         call.weights = [tensor for tensor in weights if _differentiable(tensor)]
-        call.described = mode
+        call.described = _mode(function)
         return call
 
     return build
+
+
+def _function(name: str, p: Params, given: Any, dtype: Any) -> Any:
+    """Return what is called: the function itself, or an object of the class, in the mode that the case chooses."""
+    function = find_callable(name)
+    spec = p["build"] if isinstance(p["build"], dict) else {"args": p["build"] or []}
+    if isinstance(function, type):
+        function = _construct(function, spec, given, dtype)
+    elif p["build"] is not None and not (_is_module(function) and set(spec) <= {"train"}):
+        raise UserError(f"`{name}` is a function, but `build` is for classes", "leave `build` out")
+    if _is_module(function):  # a new one is in training mode, in which dropout drops and statistics are updated
+        function.train(spec.get("train", False))
+    return function
+
+
+def _mode(function: Any) -> str:
+    if not _is_module(function):
+        return ""
+    return "train()" if function.training else "eval()"
+
+
+def _arguments(p: Params, given: Any, dtype: Any) -> tuple[Any, dict[str, Any]]:
+    return assemble(p["args"], "args", given, dtype), _by_name(p["kwargs"], "kwargs", given, dtype)
+
+
+class ExportedCall:
+    """A call of a torch function or module, exported as an ONNX model once shapes and types of its inputs are known."""
+
+    def __init__(self, name: str, params: Params) -> None:
+        if find_spec("torch") is None:
+            raise Unsupported(f"torch exports `{name}` to ONNX, and this interpreter has no torch")
+        self.name, self.params = name, params
+        self.function = _function(name, params, {}, _dtypes("torch"))
+        self.described = _mode(self.function)
+
+    def model(self, inputs: Mapping[str, tuple[tuple[int, ...], str]]) -> Any:
+        """Return an onnx.ModelProto; `inputs` holds (shape, dtype) by name."""
+        import onnx
+        import torch
+
+        params, function, dtype = self.params, self.function, _dtypes("torch")
+        tensors = {key: torch.zeros(shape, dtype=dtype(kind)) for key, (shape, kind) in inputs.items()}
+
+        class OneCall(torch.nn.Module):  # type: ignore[misc]  # torch is untyped here
+            def __init__(self) -> None:
+                super().__init__()
+                self.function = function
+                self.train(_mode(function) == "train()")
+
+            def forward(self, *given: Any) -> Any:
+                args, kwargs = _arguments(params, dict(zip(tensors, given, strict=True)), dtype)
+                return tuple(find_tensors(function(*args, **kwargs)))
+
+        whole, written = OneCall(), io.BytesIO()
+        training = torch.onnx.TrainingMode.TRAINING if whole.training else torch.onnx.TrainingMode.EVAL
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                torch.onnx.export(
+                    whole, tuple(tensors.values()), written, input_names=list(tensors), training=training,
+                    opset_version=_OPSET, dynamo=False,
+                )  # fmt: skip
+        except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
+            first = str(error).strip().partition("\n")[0]
+            raise Unsupported(f"torch cannot export `{self.name}` to ONNX: {first}") from None
+        return onnx.load_from_string(written.getvalue())
 
 
 def _tensor_of(tensor: Any) -> Any:

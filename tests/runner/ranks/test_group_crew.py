@@ -227,6 +227,19 @@ def test_a_rank_that_cannot_join_is_named_at_once_with_its_reason(rank_task: Tas
     assert (record.status, record.reason) == ("error", "torch-cpu cannot start: rank 1 cannot join: no route to host")
 
 
+def test_a_framework_that_cannot_join_at_all_is_unavailable_and_not_tried_again(rank_task: Tasks) -> None:
+    def script(member: FakeRank, order: Any) -> Any:
+        lacking = JoinFailed("skipped", "a build without torch.distributed")
+        return lacking if isinstance(order, JoinGroup) else well(member, order)
+
+    crew, members = made_up(script)
+    reason = "rank 0 cannot join: a build without torch.distributed"
+    assert crew.start().unavailable == reason
+    assert members[0].starts == 1
+    record = crew.run(rank_task())
+    assert (record.status, record.reason, record.untried) == ("skipped", reason, False)
+
+
 def test_living_ranks_that_cannot_meet_again_are_replaced_before_a_task_is_charged(rank_task: Tasks) -> None:
     def script(member: FakeRank, order: Any) -> Any:
         joined = sum(isinstance(told, JoinGroup) for told in member.told)

@@ -142,7 +142,11 @@ class RankGroup:
             if not reason and not self._engine:
                 self._join()
             return Hello(reason, self._common_environment())
-        except WorkerDied:
+        except WorkerDied as death:
+            if death.status == "skipped":  # the framework has no way to join, and would have none next time
+                hello = Hello(death.reason, self._common_environment())
+                self.close()
+                return hello
             self.close()
             raise
 

@@ -213,7 +213,9 @@ def _newer(path: Path) -> None:
 
 @pytest.mark.parametrize("command", [["run", "exp", *NULL], ["show"]], ids=["run", "show"])
 @pytest.mark.parametrize(
-    ("make", "part"), [(_text, "not a database"), (_foreign, "photo"), (_newer, "version 99")], ids=lambda v: None
+    ("make", "part"),
+    [(_text, "is a text file, not a store"), (_foreign, "photo"), (_newer, "version 99")],
+    ids=lambda v: None,
 )
 def test_a_store_that_is_none(
     main: Command, db: Path, tmp_path: Path, command: list[str], make: Callable[[Path], None], part: str

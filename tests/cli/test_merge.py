@@ -77,6 +77,18 @@ def test_a_store_is_not_merged_into_itself(main: Command, db: Path, tmp_path: Pa
         assert "is the store itself" in done.err
 
 
+def test_what_is_damaged_is_left_out_and_named(main: Command, db: Path, others: tuple[Path, Path]) -> None:
+    with closing(sqlite3.connect(others[0])) as connection, connection:
+        connection.execute("UPDATE record SET body = x'0300' WHERE number = 1")
+    done = main("merge", *map(str, others))
+    assert done.code == 1
+    first, reason, second = done.err.splitlines()
+    assert first == f"{others[0]}: 1 new run, 1 new record"
+    assert reason.startswith(f"{others[0]}: left out: record 1: ")
+    assert second == f"{others[1]}: 1 new run, 1 new record"
+    assert [one.records for one in runs(db=db)] == [1, 1]
+
+
 def test_the_library_tells_what_came(db: Path, others: tuple[Path, Path]) -> None:
     one, two = merge(*others, db=db)
     assert (one.new, one.records, two.new, two.records) == ([made_run(1).id], 2, [made_run(2).id], 1)

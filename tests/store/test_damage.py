@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -175,6 +176,25 @@ def test_figures_of_older_versions_have_no_checksum(path: Path) -> None:
                 connection.execute(RECORD.update().where(RECORD.c.number == number).values(figures=older))
         assert store.figures() == expected
     assert len(query(path, "SELECT * FROM results WHERE median > 0")[1]) == COUNT
+
+
+@pytest.mark.parametrize("index", ["record_outcome", "sqlite_autoindex_record_1"])
+def test_a_damaged_index_hides_no_record(path: Path, make_run: Callable[..., Run], index: str) -> None:
+    with closing(sqlite3.connect(path)) as raw:
+        (root,) = raw.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (index,)).fetchone()
+    content = bytearray(path.read_bytes())
+    key = make_run().id.encode()
+    page = content[(root - 1) * PAGE : root * PAGE]
+    at = (root - 1) * PAGE + page.index(key, len(page) // 2)  # the key of a record in the middle
+    content[at + len(key) - 6] ^= 4
+    path.write_bytes(content)
+    said: list[str] = []
+    with closing(open_sql(path)) as store:
+        store.say = said.append
+        assert len(store.records(make_run().id)) == COUNT
+        assert len(record_heads(store, make_run().id)) == COUNT
+    assert len(said) == 1
+    assert "an index is damaged" in said[0]
 
 
 @pytest.mark.parametrize("body", ["[" * 100_000, "{", "\xff"], ids=["deep", "cut off", "no JSON"])

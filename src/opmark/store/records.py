@@ -43,7 +43,9 @@ def record_heads(
     `tasks` or `cases`, only theirs. `whole`: each head has its whole record as the body, samples included."""
     columns = (RECORD.c.figures, RECORD.c.body, *((RECORD.c.samples,) if whole else ()))
     query = select(*_HEAD, *columns).order_by(RECORD.c.number)
-    query = query.where(RECORD.c.run_id == run_id, RECORD.c.number > after)
+    with store.reading() as connection:
+        run = store.run_column(connection, run_id)
+    query = query.where(run == run_id, RECORD.c.number > after)
     if until is not None:
         query = query.where(RECORD.c.number <= until)
     column, values = (RECORD.c.task_id, tasks) if cases is None else (RECORD.c.case_id, cases)

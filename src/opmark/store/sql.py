@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from weakref import finalize
 
 import msgspec
-from sqlalchemy import Connection, delete, event, insert, inspect, select
+from sqlalchemy import ColumnElement, Connection, delete, event, insert, inspect, literal_column, select
 from sqlalchemy.exc import DBAPIError
 
 from opmark.errors import StoreError
@@ -40,6 +40,7 @@ from opmark.store.tables import (
     IDENTITY,
     META,
     METADATA,
+    OUTCOMES,
     RECORD,
     RUN,
     RUN_NOTE,
@@ -61,6 +62,10 @@ _CASE = select(BENCH_CASE.c.id, BENCH_CASE.c.op, BENCH_CASE.c.phase, BENCH_CASE.
 _params = msgspec.json.Decoder(dict[str, Any])
 _wrt = msgspec.json.Decoder(tuple[str, ...])
 _T = TypeVar("_T")
+_RUN_INDEXES = (
+    f"SELECT name FROM pragma_index_list('record') WHERE name IN ('sqlite_autoindex_record_1', '{OUTCOMES.name}')"
+)
+"""The names of the indexes of SQLite that begin with the run."""
 log = logging.getLogger("opmark.store")
 
 
@@ -82,6 +87,8 @@ class SqlStore:
         """Called with what is damaged and was left out by a reader."""
         self._damaged: set[tuple[str, str]] = set()
         """Runs and tasks of records that were found damaged."""
+        self._badly_indexed: set[str] = set()
+        """Runs whose records an index does not find."""
         try:
             if database.exists():
                 with self._explain_errors("open"):
@@ -165,10 +172,28 @@ class SqlStore:
         return [Run(**{**row, **notes_by_run.get(row["id"], {})}) for row in plain]
 
     def records(self, run_id: str) -> list[Record]:
-        query = select(RECORD.c.run_id, RECORD.c.task_id, RECORD.c.body, RECORD.c.samples)
-        query = query.where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
+        query = select(RECORD.c.run_id, RECORD.c.task_id, RECORD.c.body, RECORD.c.samples).order_by(RECORD.c.number)
         with self.reading() as connection:
+            query = query.where(self.run_column(connection, run_id) == run_id)
             return self.decode_rows(connection.execute(query), lambda row: from_row(row.body, row.samples))
+
+    def run_column(self, connection: Connection, run_id: str) -> ColumnElement[str]:
+        """Return the column by which the records of a run are found. A flipped bit in an index of SQLite hides records
+        without an error; where two indexes count differently, that is said, and the table itself is searched."""
+        if self.database.shared:
+            return RECORD.c.run_id
+        indexes = connection.exec_driver_sql(_RUN_INDEXES).scalars().all()
+        count = "SELECT count(*) FROM record INDEXED BY {} WHERE run_id = ?"
+        counts = {connection.exec_driver_sql(count.format(name), (run_id,)).scalar_one() for name in indexes}
+        if len(counts) <= 1:
+            return RECORD.c.run_id
+        if run_id not in self._badly_indexed:
+            self._badly_indexed.add(run_id)
+            self.say(
+                f"{self.database.name}: an index is damaged: it counts {min(counts)} records of run {run_id}, another "
+                f"{max(counts)}; the table itself was read\nhint: `sqlite3 {self.database.name} REINDEX` makes it anew"
+            )
+        return literal_column("+record.run_id")
 
     def decode_rows(self, rows: Iterable[Any], decode: Callable[[Any], _T]) -> list[_T]:
         """Return the decoded rows of the table `record`, which have `run_id` and `task_id`. A damaged one is left out,

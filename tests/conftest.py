@@ -24,10 +24,10 @@ from opmark.hardware.host import affinity
 from opmark.plugin import Backend
 from opmark.plugin.registry import backend as find_backend
 from opmark.runner.worker_process import WorkerProcess
-from opmark.schema import Status, Task
+from opmark.schema import Record, Task
 from opmark.schema.measurement import PREEMPTED
 from opmark.schema.messages import TaskReply
-from opmark.worker.task_runner import why_unchecked
+from opmark.worker.task_runner import TaskRunner, why_unchecked
 
 TESTS = Path(__file__).parent
 pytest_plugins = ["rank_fixtures", "worker_fixtures"]
@@ -112,25 +112,32 @@ def calm() -> Iterator[list[bool]]:
     """Takes what the tests' own load disturbs for measured, in fixtures of every scope: tests run beside each other.
     It yields the switch of tests that are about it."""
     switch = [True]
-    measured = WorkerProcess.run
+    measured_there, measured_here = WorkerProcess.run, TaskRunner.run
 
-    def run(worker: WorkerProcess, task: Task, *limits: Any) -> TaskReply:
-        reply = measured(worker, task, *limits)
-        record = reply.record
-        if record.status != "disturbed" or not switch[0]:
-            return reply
-        assert record.verification is not None
-        kept = tuple(
-            replace(one, cautions=tuple(caution for caution in one.cautions if caution.code != PREEMPTED))
-            for one in record.measurements
-        )
-        unchecked = why_unchecked(record.verification, find_backend(task.backend))
-        status: Status = "unchecked" if unchecked else "ok"
-        return replace(reply, record=replace(record, status=status, reason=unchecked, measurements=kept))
+    def run_there(worker: WorkerProcess, task: Task, *limits: Any) -> TaskReply:
+        reply = measured_there(worker, task, *limits)
+        return replace(reply, record=_without_disturbance(reply.record)) if switch[0] else reply
+
+    def run_here(runner: TaskRunner, task: Task) -> Record:
+        record = measured_here(runner, task)
+        return _without_disturbance(record) if switch[0] else record
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WorkerProcess, "run", run)
+        patch.setattr(WorkerProcess, "run", run_there)
+        patch.setattr(TaskRunner, "run", run_here)
         yield switch
+
+
+def _without_disturbance(record: Record) -> Record:
+    if record.status != "disturbed":
+        return record
+    assert record.verification is not None
+    kept = tuple(
+        replace(one, cautions=tuple(caution for caution in one.cautions if caution.code != PREEMPTED))
+        for one in record.measurements
+    )
+    unchecked = why_unchecked(record.verification, find_backend(record.task.backend))
+    return replace(record, status="unchecked" if unchecked else "ok", reason=unchecked, measurements=kept)
 
 
 @pytest.fixture(autouse=True)

@@ -65,7 +65,8 @@ def send(message: Any) -> None:
 
 
 def main(address: str, wait: str, limit: str) -> None:
-    sql, views, damaged = marshal.loads(sys.stdin.buffer.read())
+    question: tuple[str, list[str], str] = marshal.loads(sys.stdin.buffer.read())
+    sql, views, damaged = question
     left = int(limit) if limit else None
 
     def check(figures: str) -> str:

@@ -111,10 +111,12 @@ def test_tokens_that_the_second_generation_distributes_differently(tmp_path):
     name = "moe_swiglu_dynamic_quant"
     even = read(tmp_path, f"{name}.json", {"cases": [{**point, "num_tokens": [8, 16]}]})
     odd = read(tmp_path, f"{name}.json", {"cases": [{**point, "num_tokens": [8, 17]}]})
+    last = read(tmp_path, f"{name}.json", {"cases": [{**point, "num_tokens": [8, 17], "rank": 3}]})
     third = read(tmp_path, "x.json", {name: [{**point, "num_tokens": [8, 17]}]})
-    assert [any("(num_tokens // ep_size) * topk" in note for note in taken.notes) for taken in (even, odd, third)] == [
-        False, True, False
-    ]  # fmt: skip
+    noted = [
+        any("(num_tokens // ep_size) * topk" in note for note in taken.notes) for taken in (even, odd, last, third)
+    ]
+    assert noted == [False, False, True, False]
 
 
 def test_a_folder_of_files(tmp_path):

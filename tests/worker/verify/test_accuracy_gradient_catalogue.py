@@ -29,11 +29,18 @@ BLIND_TO_2_PERCENT = {
     "batch_norm.bias": FEW,
     "batch_norm.weight": FEW,
     "bilinear.bias": FEW,
+    "conv_bn.beta": FEW,
+    "conv_bn.gamma": FEW,
+    "conv_bn_relu.beta": FEW,
+    "conv_bn_relu.gamma": FEW,
+    "conv_relu.bias": FEW,
     "group_norm.bias": FEW,
     "group_norm.weight": FEW,
     "instance_norm.bias": FEW,
     "instance_norm.weight": FEW,
     "head_rms_norm.weight": SUMMED,
+    "linear_gelu.bias": SUMMED,
+    "linear_relu.bias": SUMMED,
     "meshgrid.x": SUMMED,
     "meshgrid.y": SUMMED,
     "weight_norm.g": SUMMED,
@@ -95,6 +102,8 @@ def gradients_of(
         params = scale_down(op, params, evaluations)
     prepared = prepare(params, task, op, implementation, live)
     arrays = input_arrays(op, params, prepared.inputs, live)
+    if op.smooth:
+        live.keep_only(prepared.seeds[0], {}, op.smooth(params, **arrays))
     seeds = [None if seed is None else live.to_numpy(seed) for seed in prepared.seeds]
     found = [live.to_numpy(gradient) for gradient in as_tuple(prepared.launch())]
     relative, factor = op.tolerance.gradient_bounds(dtype, params)

@@ -44,14 +44,14 @@ class OpExecutor:
     def _entry(self, args: list[Any], kwargs: dict[str, Any], place: ConfigPosition, keep: Any) -> Entry:
         in_torch = isinstance(self.op, TorchOperator)
         name, items = (operator_name(self.name), []) if in_torch else (self.name, [self.op])
-        built = getattr(self.op, "built", None)
+        built: Any = getattr(self.op, "built", None)
         build = {"tensors": keep([built["args"], built["kwargs"]])} if holds_tensors(built) else _notation(built)
         if holds_tensors([args, kwargs]):
             return plugin_entry(name, items, str(place), build=build, given={"tensors": keep([args, kwargs])})
         call = ParamCall(_notation(list(args)), _notation(kwargs))
         if not in_torch or holds_tensors(built):
             return plugin_entry(name, items, str(place), build=build, args=call.args, kwargs=call.kwargs)
-        made = make_call(self.name, name, build and ParamCall(**build), call)
+        made = make_call(self.name, name, ParamCall(**build) if build else None, call)
         return Entry(made.op, {}, args=made.args, kwargs=made.kwargs or None, build=made.build, source=str(place))
 
 

@@ -394,7 +394,7 @@ def find_command(name: str) -> Any:
     found = COMMANDS
     for word in name.split():
         found = found.get_command(None, word) if isinstance(found, TyperGroup) else None
-    return found or name == "param comms"
+    return found or name in ("param comms", "param driver")
 
 
 @cache

@@ -204,7 +204,8 @@ from opmark.interop.param.lib.operator import OperatorInterface, register_operat
 MADE = []
 
 class Scale(OperatorInterface):
-    def build(self, factor):
+    def build(self, factor, shape):
+        assert isinstance(shape, tuple)
         self.factor = torch.full((), float(factor), device=self.device)
 
     def forward(self, x, extra=0):
@@ -235,7 +236,7 @@ OWN = {
         "build_data_generator": "PyTorch:DefaultDataGenerator",
         "input_data_generator": "Square",
         "input_iterator": "Halves",
-        "config": [{"build": [{"args": [number(3)]}], "input": [{"size": 8}]}],
+        "config": [{"build": [{"args": [number(3), {"type": "tuple", "value": [number(1)]}]}], "input": [{"size": 8}]}],
     },
     "torch.exp": {"input_data_generator": "Square", "config": [{"input": [{"size": 4}]}]},
     "torch.neg": op([tensor(4, 4)]),
@@ -281,6 +282,9 @@ def test_an_operator_of_a_user_in_the_library(mine: Path) -> None:
     assert tuple(args[0].shape) == (4, 4)
     with pytest.raises(OpmarkError, match="factor"):  # it is not built
         OpExecutor("mine.scale", op_config.op, options(device="cpu")).run(args, kwargs, "0:0:0")
+    op_config.op.build(3, shape=(1,))
+    result = OpExecutor("mine.scale", op_config.op, options(device="cpu")).run(args, kwargs, "0:0:0")
+    assert len(result["forward"]["measure.time"]) == 1
 
 
 @pytest.mark.parametrize(

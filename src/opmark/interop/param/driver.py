@@ -43,7 +43,9 @@ _BACKENDS = {"cpu": "torch-cpu", "gpu": "torch-cuda"}
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="opmark param driver", description="PARAM's older driver.py: kernels with fixed data sets."
+        prog="opmark param driver",
+        description="PARAM's older driver.py: kernels with fixed data sets.",
+        epilog="`opmark param driver --device cpu gemm -h` lists the options of a kernel, as --dataset and --dtype.",
     )
     made.add_argument("--warmups", type=int, default=10, help="Calls before the measured ones. [10]")
     made.add_argument("--steps", type=int, default=100, help="Measured calls. [100]")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -15,11 +16,13 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
+from opmark.catalogue.families.callables import find_tensors
 from opmark.errors import UnknownName, UserError
 from opmark.interop.param.lib.data import data_generator_map
 from opmark.interop.param.lib.operator import op_map
 from opmark.plugin.registry import resolve
 from opmark.schema import Entry
+from opmark.schema.arguments import assemble
 
 PLUGIN_OPERATOR = "opmark.interop.param.plugin:PluginOperator"
 _PREFIX = "opmark_param_plugin_"
@@ -38,7 +41,7 @@ def load_plugin(path: str | Path) -> ModuleType:
     module = sys.modules[name] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except Exception as error:  # a stranger's file may raise anything
         del sys.modules[name]
         raise UserError(f"--plugin {path}: {type(error).__name__}: {error}", "it fails when Python loads it") from error
     _LOADED[file] = module
@@ -72,8 +75,6 @@ class PluginOperator:
 
     def parameters(self) -> Iterator[Any]:
         """Yield the tensors that a generator made: they count as read, and have gradients."""
-        from opmark.catalogue.families.callables import find_tensors
-
         yield from find_tensors([self._args, self._kwargs])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -90,12 +91,12 @@ def _function_of(name: str, build: Any, device: str) -> Callable[..., Any]:
             op.build(*args, **kwargs)
         return op.forward
     function = resolve(name.replace(":", "."))
-    made: Callable[..., Any] = function(*args, **kwargs).to(device) if isinstance(function, type) else function
-    return made
+    made: Callable[..., Any] = function(*args, **kwargs) if isinstance(function, type) else function
+    return made.to(device) if hasattr(made, "parameters") else made  # type: ignore[attr-defined]
 
 
 def _data_of(given: Any, device: str) -> tuple[list[Any], dict[str, Any]]:
-    """Return arguments, from a generator by its name, from a file, or as they are."""
+    """Return arguments, from a generator by its name, from a file, or from opmark's notation."""
     if "tensors" in given:
         args, kwargs = resolve("torch").load(given["tensors"], map_location=device, weights_only=True)
     elif "generator" in given:
@@ -103,7 +104,9 @@ def _data_of(given: Any, device: str) -> tuple[list[Any], dict[str, Any]]:
             raise UnknownName("data generator", given["generator"], data_generator_map)
         args, kwargs = data_generator_map[given["generator"]]().get_data(given["spec"], device)
     else:
-        args, kwargs = given["args"], given["kwargs"]
+        dtype = partial(getattr, resolve("torch"))
+        args = [assemble(item, "", {}, dtype) for item in given["args"]]
+        kwargs = {name: assemble(item, "", {}, dtype) for name, item in given["kwargs"].items()}
     return list(args), dict(kwargs)
 
 
@@ -141,7 +144,7 @@ def kept_tensors() -> Iterator[Callable[[Any], str]]:
     with TemporaryDirectory(prefix="opmark-") as folder:
 
         def keep(value: Any) -> str:
-            path = str(Path(folder) / "arguments.pt")
+            path = str(Path(folder) / f"{len(list(Path(folder).iterdir()))}.pt")
             resolve("torch").save(value, path)
             return path
 

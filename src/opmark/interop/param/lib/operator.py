@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import wraps
 from typing import Any
 
 
@@ -15,9 +16,24 @@ class OperatorInterface(ABC):
     """
 
     device: str | None = None
+    built: dict[str, Any] | None = None
+    """Arguments of the last build, which a worker repeats."""
 
-    def build(self, *args: Any, **kwargs: Any) -> None:  # noqa: B027 - an operator may have nothing to build
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = cls.__dict__.get("build")
+        if own is not None:
+
+            @wraps(own)
+            def build(self: OperatorInterface, *args: Any, **kwargs: Any) -> Any:
+                self.built = {"args": list(args), "kwargs": kwargs}
+                return own(self, *args, **kwargs)
+
+            cls.build = build  # type: ignore[method-assign]
+
+    def build(self, *args: Any, **kwargs: Any) -> None:
         """Construct what `forward` needs, on `self.device`."""
+        self.built = {"args": list(args), "kwargs": kwargs}
 
     def cleanup(self) -> None:  # noqa: B027 - an operator may have nothing to release
         """Release what `build` made."""

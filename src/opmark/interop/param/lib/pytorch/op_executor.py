@@ -42,13 +42,23 @@ class OpExecutor:
         return result.metric
 
     def _entry(self, args: list[Any], kwargs: dict[str, Any], place: ConfigPosition, keep: Any) -> Entry:
-        own = None if isinstance(self.op, TorchOperator) else self.op
-        name, items = (operator_name(self.name), []) if own is None else (self.name, [own])
-        built = self.op.built if isinstance(self.op, TorchOperator) else None
+        in_torch = isinstance(self.op, TorchOperator)
+        name, items = (operator_name(self.name), []) if in_torch else (self.name, [self.op])
+        built: Any = getattr(self.op, "built", None)
+        build = {"tensors": keep([built["args"], built["kwargs"]])} if holds_tensors(built) else _notation(built)
         if holds_tensors([args, kwargs]):
-            build = None if built is None else built._asdict()
             return plugin_entry(name, items, str(place), build=build, given={"tensors": keep([args, kwargs])})
-        if own is not None:
-            return plugin_entry(name, items, str(place), args=args, kwargs=kwargs)
-        made = make_call(self.name, name, built, ParamCall(list(args), dict(kwargs)))
+        call = ParamCall(_notation(list(args)), _notation(kwargs))
+        if not in_torch or holds_tensors(built):
+            return plugin_entry(name, items, str(place), build=build, args=call.args, kwargs=call.kwargs)
+        made = make_call(self.name, name, ParamCall(**build) if build else None, call)
         return Entry(made.op, {}, args=made.args, kwargs=made.kwargs or None, build=made.build, source=str(place))
+
+
+def _notation(value: Any) -> Any:
+    """Return values of Python in opmark's notation, which has tuples as mappings."""
+    if isinstance(value, tuple):
+        return {"tuple": [_notation(item) for item in value]}
+    if isinstance(value, dict):
+        return {name: _notation(item) for name, item in value.items()}
+    return [_notation(item) for item in value] if isinstance(value, list) else value

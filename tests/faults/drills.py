@@ -140,10 +140,10 @@ def full_disk(site: Site) -> None:
     """A disk that becomes full: a small tmpfs where it can be mounted, otherwise a limit on the size of files."""
     small = site.folder / "small"
     small.mkdir()
-    mounted = _mount(small, site.rng.choice((64, 128, 160, 192, 256)))
+    mounted = _mount(small, site.rng.choice((160, 224, 288, 352, 416)))
     db = str(small / "store.db")
     try:
-        limit = None if mounted else site.rng.choice((64, 128, 192, 256, 384)) << 10
+        limit = None if mounted else site.rng.choice((160, 224, 288, 352, 416)) << 10
         lines, _ = site.finish(site.start(*RUN, "--db", db, limit=limit), (0, 1, 2))
         if mounted:
             subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)

@@ -179,10 +179,12 @@ def test_a_query_does_not_use_the_views_of_the_file(theirs: Path) -> None:
     assert len(query(theirs, "SELECT median FROM results", seconds=20)[1]) == COUNT
 
 
-def test_other_stores_of_this_version_come_whole(ours: SqlStore) -> None:
-    """Every record of the stores that are kept for these tests; their findings are made up, and of the future."""
-    for path in sorted((Path(__file__).parent / "data").glob("version_*.sqlite")):
-        with closing(open_sql(path)) as source:
-            done = merge(ours, source)
-            assert [reason for reason in done.refused if not reason.startswith("finding ")] == [], path.name
-            assert done.records == sum(len(source.records(run.id)) for run in source.runs()), path.name
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parent / "data").glob("version_*.sqlite")), ids=lambda p: p.stem
+)
+def test_stores_of_older_versions_come_whole(ours: SqlStore, path: Path) -> None:
+    """Every record; the findings of these stores are made up, and of the future."""
+    with closing(open_sql(path)) as source:
+        done = merge(ours, source)
+        assert [reason for reason in done.refused if not reason.startswith("finding ")] == []
+        assert done.records == sum(len(source.records(run.id)) for run in source.runs()) > 0

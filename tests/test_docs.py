@@ -52,7 +52,8 @@ SECTION = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
 # Numbers with their units, warning marks and padding differ from run to run; the words do not. What a fit over sizes
 # can tell, and what it remarks, depends on the noise: its rows, as `4: 8..16M`, are left out.
 MOOD = re.compile(
-    r"^! |^other work disturbed|^  hint:|^stored as|to be doubted|^ *\"Run\": | \d+: \d+[KMG]?\.\.\d+[KMG]? "
+    r"^! |^other work disturbed|^run: .* so far|^  hint:|^stored as|to be doubted|^ *\"Run\": "
+    r"| \d+: \d+[KMG]?\.\.\d+[KMG]? "
 )
 LEFT_OUT = "…"
 LISTED = re.compile(r'"Warnings": \[[^]]*\]')

@@ -49,8 +49,10 @@ def test_a_finding_that_is_not_well_comes_with_its_hint_and_only_that() -> None:
 
 def test_it_ends_with_commands_that_can_be_copied() -> None:
     steps = [NextStep("opmark calibrate", "its peaks"), NextStep("opmark doctor --aa", "its noise")]
-    assert text(Diagnosis(HOST, [], [], steps))[-3:] == [
+    assert text(Diagnosis(HOST, [], [], steps))[-5:] == [
         "What to do next on this machine:",
-        "opmark calibrate # its peaks",
-        "opmark doctor --aa # its noise",
+        "# its peaks",
+        "opmark calibrate",
+        "# its noise",
+        "opmark doctor --aa",
     ]

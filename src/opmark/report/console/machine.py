@@ -97,13 +97,9 @@ def diagnosis_text(diagnosis: Diagnosis) -> Group:
 
 
 def _next_steps(steps: list[NextStep]) -> list[Text]:
-    """Return the commands in lines that can be copied, with the reasons as comments."""
-    width = max(len(step.command) for step in steps)
-    lines = [f"  {step.command:<{width}}  # {step.why}" for step in steps]
-    return [
-        Text("What to do next on this machine:", "bold"),
-        *(Text(line, no_wrap=True, overflow="ignore") for line in lines),
-    ]
+    """Return the commands in lines of their own, which can be copied, each below its reason."""
+    lines = [line for step in steps for line in (f"  # {step.why}", f"  {step.command}")]
+    return [Text("What to do next on this machine:", "bold"), *(Text(line, overflow="fold") for line in lines)]
 
 
 def _host(facts: dict[str, Any]) -> Text:

@@ -64,6 +64,8 @@ class MachineFacts(NamedTuple):
     datasheet: Peaks | None = None
     noise: NoiseFloor | None = None
     """Noise floor of the backend on this machine."""
+    calibrated_threads: int | None = None
+    """Number of threads that the peaks of this processor were measured with, if there are none for this number."""
 
 
 _UNKNOWN_MACHINE = MachineFacts()

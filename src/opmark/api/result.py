@@ -170,9 +170,12 @@ def machine_at(store: Store, environment: str) -> MachineFacts:
 def machine_facts(store: Store, facts: dict[str, Any]) -> MachineFacts:
     """Return the measured peaks of a chip, its datasheet, and its noise floor."""
     measured = store.kept("peaks", findings_key(facts))
-    threads = facts.get("threads")
+    threads, cores = facts.get("threads"), facts.get("cores")
     sheet = datasheet(chip(facts), threads if isinstance(threads, int) else None)
-    return MachineFacts(convert(measured, Peaks) if measured else None, sheet, noise_of(store, facts))
+    # Peaks of all cores are no peaks of fewer, so that a share of them would say nothing.
+    elsewhere = measured is None and store.kept("peaks", findings_key({**facts, "threads": cores})) is not None
+    noise = noise_of(store, facts)
+    return MachineFacts(convert(measured, Peaks) if measured else None, sheet, noise, cores if elsewhere else None)
 
 
 def store_all(store: Store, run: Run, environments: Iterable[Environment], records: Sequence[Record]) -> None:

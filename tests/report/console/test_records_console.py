@@ -407,3 +407,12 @@ def test_many_rows_look_as_few_do(
     monkeypatch.setattr("opmark.report.console.table.MANY", 7)
     many = printed(records, width)
     assert [line.rstrip() for line in few.splitlines()] == [line.rstrip() for line in many.splitlines()]
+
+
+def test_peaks_of_another_number_of_threads_are_said_to_be_missing(make_record: MakeRecord) -> None:
+    out = StringIO()
+    record = make_record()
+    machines = {record.environment: MachineFacts(calibrated_threads=8)}
+    print_records([record], Console(file=out, width=200), machines)
+    threads = record.task.settings.threads
+    assert f"the peaks were measured with 8; `opmark calibrate --threads {threads}` measures these" in out.getvalue()

@@ -68,6 +68,13 @@ def print_records(
     )  # fmt: skip
     if hidden := [name for name in left_out if name != SAMPLES]:
         print_prose(f"no room for {', '.join(hidden)}: --wide shows every column", console)
+    unlike = {(row.threads, row.machine.calibrated_threads) for row in found if row.machine.calibrated_threads}
+    for threads, calibrated in sorted(unlike):
+        print_prose(
+            f"of peak is empty for {units.count_noun(threads, 'thread')}: the peaks were measured with {calibrated}; "
+            f"`opmark calibrate --threads {threads}` measures these",
+            console,
+        )
     print_remarks(found, console)
 
 

@@ -13,7 +13,7 @@ import pytest
 from opmark.frameworks.null.backend import NullBackend
 from opmark.plugin import BackendInfo
 from opmark.plugin.registry import backends
-from opmark.schema.tensor import DTYPES
+from opmark.schema.tensor import DTYPES, STORED_AS
 
 every_info = pytest.mark.parametrize("info", backends().values(), ids=lambda info: info.name)
 
@@ -32,7 +32,7 @@ def test_a_description_is_whole(info: BackendInfo) -> None:
     assert backends()[info.name] is info
     assert info.summary.strip()
     assert info.dtypes
-    assert info.dtypes <= set(DTYPES)
+    assert info.dtypes <= {*DTYPES, *STORED_AS}
     assert {"float32", "float64", "float16", "int64"} <= info.dtypes
 
 

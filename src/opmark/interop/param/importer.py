@@ -149,7 +149,8 @@ class ConfigReader:
         self._notes.update(found.calls.notes)
 
     def _operator(self, name: Any, info: Spec, place: str) -> _Operator | None:
-        known = PLUGIN_OPERATOR if name in op_map else operator_name(name) if isinstance(name, str) else str(name)
+        text = str(name)
+        known = PLUGIN_OPERATOR if text in op_map else operator_name(text)
         try:
             operator = find_operator(known)
         except UserError as error:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from opmark.analysis.rows import rows_of_records
+from opmark.analysis.rows import MachineFacts, rows_of_records
 from opmark.report.console.records import print_records
 from opmark.schema import Caution, Compilation, Measurement, Memory, Record
 
@@ -410,7 +410,7 @@ def test_many_rows_look_as_few_do(
 
 
 def test_peaks_of_another_number_of_threads_are_said_to_be_missing(make_record: MakeRecord) -> None:
-    out = StringIO()
+    out = io.StringIO()
     record = make_record()
     machines = {record.environment: MachineFacts(calibrated_threads=8)}
     print_records([record], Console(file=out, width=200), machines)

@@ -38,7 +38,7 @@ test-store: $(VENV)/.installed-dev postgresql  ## the store on SQLite and on a P
 	$(SIDE_BY_SIDE) --group=store
 
 # The whole of it stays below five minutes: the last drill that has begun is finished. docs/reliability.md describes longer runs.
-FAULT_SECONDS ?= 240
+FAULT_SECONDS ?= 150
 FAULT_SEED ?= 0
 
 test-faults: $(VENV)/.installed-dev postgresql  ## kills, full disks, a stopped server, damaged files, random command lines, with a seed

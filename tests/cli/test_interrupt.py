@@ -99,6 +99,18 @@ def test_an_interruption_before_the_first_record_leaves_no_run(start: Start, opm
     assert "no run yet" in shown.err or "no store yet" in shown.err
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_another_systems_command_says_that_it_was_interrupted(start: Start, number: signal.Signals, code: int) -> None:
+    process = start("param", "driver", "--device", "cpu", "gemm", "--dataset", "A")
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    os.killpg(process.pid, number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "interrupted" in err
+    assert "Traceback" not in err
+
+
 def test_the_table_of_what_was_done_is_printed(start: Start, db: Path, workload: Path) -> None:
     """Without --json nothing is printed before the end: the store tells how far it is."""
     process = start("run", "-w", str(workload), "--backend", "numpy-cpu", "--effort", "quick", "--label", "x")

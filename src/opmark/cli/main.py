@@ -28,6 +28,9 @@ def main() -> None:
             sys.stdout.flush()  # here, where it can still be said that this is not possible
     except UserError as error:
         _refuse(error)
+    except KeyboardInterrupt:  # commands that have more to say catch it themselves
+        print("interrupted", file=sys.stderr)
+        sys.exit(128 + signal.SIGTERM if terminated else _INTERRUPTED)
     except SystemExit as end:
         if terminated and end.code == _INTERRUPTED:
             sys.exit(128 + signal.SIGTERM)

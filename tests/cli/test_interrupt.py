@@ -83,12 +83,17 @@ def test_an_interrupted_run_is_readable_and_can_be_resumed(
     assert [line.rstrip("\n") for line in lines] == resumed.out.splitlines()[:10]
 
 
-def test_an_interruption_before_the_first_record_leaves_no_run(start: Start, opmark: Command, db: Path) -> None:
-    process = start("run", "fault", "-p", "kind=hang", "--backend", "numpy-cpu")
+def _wait_for(db: Path) -> None:
+    """The store is made with the environment, as soon as the worker is ready."""
     until = time.monotonic() + 60
-    while not db.exists():  # it is made with the environment, as soon as the worker is ready
+    while not db.exists():
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_an_interruption_before_the_first_record_leaves_no_run(start: Start, opmark: Command, db: Path) -> None:
+    process = start("run", "fault", "-p", "kind=hang", "--backend", "numpy-cpu")
+    _wait_for(db)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -100,10 +105,11 @@ def test_an_interruption_before_the_first_record_leaves_no_run(start: Start, opm
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_another_systems_command_says_that_it_was_interrupted(start: Start, number: signal.Signals, code: int) -> None:
+def test_another_systems_command_says_that_it_was_interrupted(
+    start: Start, db: Path, number: signal.Signals, code: int
+) -> None:
     process = start("param", "driver", "--device", "cpu", "gemm", "--dataset", "A")
-    assert process.stdout is not None
-    assert process.stdout.readline()
+    _wait_for(db)
     os.killpg(process.pid, number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == code

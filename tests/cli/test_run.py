@@ -415,7 +415,7 @@ def test_where_nothing_of_it_can_be_had_the_case_is_skipped(main: Command) -> No
         ("stray", "! stray-work"),
         ("idle", "! no-kernels"),
         ("events-off", "! timers-disagree"),
-        ("throttled", "! clocks-moved"),
+        ("throttled", "clocks-moved"),  # below a cause of it where this machine is not quiet either
     ],
 )
 def test_a_bad_day_of_a_device_is_said(main: Command, monkeypatch: pytest.MonkeyPatch, fault: str, said: str) -> None:

@@ -55,7 +55,7 @@ def test_a_diagnosis_has_the_host_the_backends_and_the_findings(trial: type[Fake
     assert diagnosis.host["cores"] >= 1
     assert diagnosis.backends == [TORCH]
     assert list(findings(diagnosis)) == ["load", "clock", "instructions"]
-    assert msgspec.json.decode(msgspec.json.encode(diagnosis)).keys() == {"host", "backends", "findings"}
+    assert msgspec.json.decode(msgspec.json.encode(diagnosis)).keys() == {"host", "backends", "findings", "next_steps"}
 
 
 def test_the_trial_is_a_bfloat16_product(trial: type[FakeSupervisor]) -> None:

@@ -132,7 +132,7 @@ def test_a_mode_does_not_go_with_a_quantity(mode: str, quantity: str) -> None:
 WHOLE = [
     ("threads", lambda value: settings_for(MeasureOptions(threads=[1, value])), 1, MOST_THREADS),
     ("processes", lambda value: one(processes=value), 1, MOST_PROCESSES),
-    ("seed", lambda value: one(seed=value), 0, None),
+    ("seed", lambda value: one(seed=value), 0, 2**63 - 1),
     ("warmup", lambda value: rule(warmup=value), 0, MOST_SAMPLES),
     ("samples", lambda value: rule(samples=value), 1, MOST_SAMPLES),
     ("min_samples", lambda value: rule(min_samples=value), 1, MOST_SAMPLES),
@@ -140,9 +140,8 @@ WHOLE = [
 
 
 @pytest.mark.parametrize(("name", "make", "least", "most"), WHOLE, ids=[row[0] for row in WHOLE])
-def test_a_whole_number_out_of_its_range_is_refused(name: str, make: Any, least: int, most: int | None) -> None:
-    beyond = [least - 1, -1, *([most + 1, 10**20] if most else [])]
-    for value in [*beyond, 1.0, 1.5, "2", True, math.nan]:
+def test_a_whole_number_out_of_its_range_is_refused(name: str, make: Any, least: int, most: int) -> None:
+    for value in [least - 1, -1, most + 1, 10**20, 1.0, 1.5, "2", True, math.nan]:
         with pytest.raises(InvalidParameter, match=rf"^{name}: expected a whole number .*{least}") as caught:
             make(value)
         assert repr(value) in caught.value.message
@@ -150,8 +149,8 @@ def test_a_whole_number_out_of_its_range_is_refused(name: str, make: Any, least:
 
 
 @pytest.mark.parametrize(("name", "make", "least", "most"), WHOLE[2:], ids=[row[0] for row in WHOLE[2:]])
-def test_the_ends_of_the_range_of_a_whole_number_are_taken(name: str, make: Any, least: int, most: int | None) -> None:
-    for value in (least, most or 10**20):
+def test_the_ends_of_the_range_of_a_whole_number_are_taken(name: str, make: Any, least: int, most: int) -> None:
+    for value in (least, most):
         assert make(value)
 
 

@@ -289,7 +289,7 @@ def test_a_callable_is_called_with_arguments_and_parameters_of_its_own() -> None
 
 
 def test_a_callable_without_arguments_is_a_mistake() -> None:
-    with pytest.raises(InvalidFile, match="needs arguments"):
+    with pytest.raises(InvalidParameter, match="needs arguments"):
         cases("torch.add")
 
 

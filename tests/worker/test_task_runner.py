@@ -258,7 +258,7 @@ def test_the_backend_counts_what_a_foreign_function_costs(make_task: MakeTask, m
     assert (record.status, record.cost, record.view) == ("unchecked", counted, False)
     assert record.verification is not None
     assert (record.verification.checked, record.verification.after) == ("none", "")
-    assert "without a reference" in record.verification.note
+    assert "no reference in the catalogue" in record.verification.note
     assert "overhead-bound" not in {caution.code for caution in record.measurements[0].cautions}
 
 

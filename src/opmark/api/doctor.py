@@ -32,6 +32,7 @@ _STEPS = 3
 """Number of next steps that the doctor names."""
 
 
+@typed
 def doctor(*, db: PathLike | None = None) -> Diagnosis:
     """Examine whether this machine is fit to measure on, and what is to be done next; the store tells what was done."""
     diagnosis = examine()

@@ -306,7 +306,7 @@ def test_the_cost_is_counted_by_the_framework(torch_cpu: Backend) -> None:
     assert (record.cost.bytes_read, record.cost.bytes_written) == (4 * (64 * 128 + 128 * 32), 4 * 64 * 32)
     assert record.verification is not None
     assert record.verification.checked == "none"
-    assert "without a reference" in record.verification.note
+    assert "no reference in the catalogue" in record.verification.note
     assert not record.view
 
 

@@ -26,7 +26,9 @@ def completion_script(shell: str) -> str:
         raise UnknownName("shell", shell, SHELLS)
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
-    return get_completion_script(prog_name="opmark", complete_var=COMPLETE_VARIABLE, shell=shell)
+    script = get_completion_script(prog_name="opmark", complete_var=COMPLETE_VARIABLE, shell=shell)
+    # bash would split `dtype=bf` into three words otherwise.
+    return f'COMP_WORDBREAKS="${{COMP_WORDBREAKS//=}}"\n{script}' if shell == "bash" else script
 
 
 def completion_item(value: str, help: str = "") -> Any:

@@ -23,6 +23,13 @@ def read(tmp_path: Path, name: str, data: Any) -> WorkloadSource:
     return read_source(path)
 
 
+def test_an_operator_of_both_takes_parameters_that_only_opmark_has(tmp_path: Path) -> None:
+    point = {"arg_type": "default", "dtype": "float32", "batch_size": 4, "dim_size": 8, "approximate": ["none", "tanh"]}
+    taken = read(tmp_path, "w.json", {"gelu": [point]})
+    assert params(taken, "approximate") == [("none",), ("tanh",)]
+    assert not taken.notes
+
+
 def params(taken: WorkloadSource, *names: str) -> list[tuple[Any, ...]]:
     return [tuple(case.params[name] for name in names) for case in taken.cases]
 

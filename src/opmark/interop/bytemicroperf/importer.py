@@ -37,6 +37,7 @@ from opmark.interop.bytemicroperf.operators import (
     write_words,
 )
 from opmark.plugin.param import Param
+from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Entry, Imported, ImportProblem
 from opmark.units import count_noun
 
@@ -110,8 +111,9 @@ class ImportState:
             form = _choose_form(forms, {**given, IN_CASES: True} if spread.place.startswith("$.cases") else given)
             words = write_words(spread.task, point) if spread.own_words else ""
             tags = [form.tag] if form.tag else []
-            entry = Entry(form.op, form.params(given), tags=tags, source=source, written_as=words)
-            self._notes(form, given)
+            own = _catalogue_parameters(form, given)
+            entry = Entry(form.op, {**form.params(given), **own}, tags=tags, source=source, written_as=words)
+            self._notes(form, {name: value for name, value in given.items() if name not in own})
             self.entries.append(entry)
             if drawn:
                 self.note(drawn)
@@ -134,6 +136,12 @@ class ImportState:
                 hint = f"did you mean `{near}`?" if near else f"`opmark describe {form.op}` lists its parameters"
                 raise PointRefused(f"`{form.task}` has no argument `{name}`", hint=hint)
             self.note(f"`{form.task}` has no argument `{name}`; it is ignored, as in ByteMicroPerf")
+
+
+def _catalogue_parameters(form: Form, point: Arguments) -> dict[str, Any]:
+    """Return the arguments that ByteMicroPerf's operator lacks, and opmark's has as a parameter."""
+    own = find_operator(form.op).by_name
+    return {name: point[name] for name in point.keys() - form.names if name in own and name not in ARGUMENTS}
 
 
 def _choose_form(forms: Sequence[Form], point: Arguments) -> Form:

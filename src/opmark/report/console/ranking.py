@@ -111,8 +111,14 @@ def _summary(whole: ranking.RankingGroup, names: Names) -> Table:
 def _legend(found: Ranking, by: str) -> Iterator[str]:
     runs = found.runs[0] if len(found.runs) == 1 else f"{len(found.runs)} runs, of each way the newest verified number"
     yield f"from {runs}; a win is a lead over every other by more than chance and noise"
-    if by == "case" and any(not place.best.decided for place in found.cases if len(place.order) > 1):
+    undecided = sum(not place.best.decided for place in found.cases if len(place.order) > 1)
+    if undecided and by == "case":
         yield f"{_UNDECIDED} not apart by more than chance and noise: either may be the faster one"
+    if undecided:
+        yield (
+            f"{units.count_noun(undecided, 'case')} undecided; `opmark run ... --processes 5` on a quiet machine "
+            "decides more, and `opmark ab OP --backend A,B` measures two in turns until it is decided"
+        )
     left = sum(len(place.left_out) for place in found.cases)
     if left:
         yield f"{units.count_noun(left, 'number')} not in the order (failed, not verified, preempted); --json says why"

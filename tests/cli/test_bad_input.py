@@ -118,6 +118,7 @@ def test_a_mistake_on_the_command_line(main: Command, db: Path, arguments: list[
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
+        (["runn"], ["error: opmark: no such command 'runn'", "did you mean run?"]),
         (["no-such-command"], ["error: opmark: no such command", "`opmark --help`"]),
         (["--no-such-option"], ["error: opmark: no option --no-such-option", "`opmark --help`"]),
         (["run", "--efort", "quick"], ["error: opmark run: no option --efort", "hint: did you mean --effort?"]),

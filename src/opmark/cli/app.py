@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from importlib import import_module
 from typing import Any
 
@@ -208,6 +209,8 @@ def _explain(error: Any) -> Exception:
     message, near = error.format_message().rstrip("."), None
     if hasattr(error, "possibilities"):
         message, near = f"no option {error.option_name}", nearest(error.option_name, error.possibilities or ())
+    elif mistyped := re.fullmatch(r"No such command '(.+)'", message):
+        near = nearest(mistyped[1], [*COMMANDS, *FOREIGN_COMMANDS])
     hint = f"did you mean {near}? " * bool(near) + f"`{path} --help` says what can be typed"
     return UserError(f"{path}: {message[:1].lower()}{message[1:]}", hint)
 

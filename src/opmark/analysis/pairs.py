@@ -284,5 +284,4 @@ def _few_processes_note(found: Comparison, values: Values) -> str:
     fewest = min(values.processes)
     if fewest >= FEWEST or found.verdict != "undecided":
         return ""
-    told = "one process says nothing of the next" if fewest == 1 else f"{fewest} processes tell too little of the next"
-    return f"{told}: --processes 5, or `opmark doctor --aa` for the noise here"
+    return f"{count_noun(fewest, 'process', 'processes')} only"

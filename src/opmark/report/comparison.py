@@ -13,7 +13,7 @@ from opmark.errors import UnknownName
 from opmark.schema import QUANTITIES
 from opmark.schema.comparison import Compared, Geomean, Pairing, difference_lines
 from opmark.schema.record import FAILED, MEASURED
-from opmark.stats.verdict import ALPHA
+from opmark.stats.verdict import ALPHA, FEWEST
 from opmark.units import count_noun, percent, significant, small_unit
 
 WORDS = ("slower", "faster", "same", "undecided", "failed", "skipped")
@@ -161,6 +161,12 @@ def differences(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
 def footer(compared: Compared) -> Iterator[str]:
     yield summary(compared)
     yield from doubtful_lines(compared)
+    few = sum(pair.verdict == "undecided" and 0 < min(pair.processes) < FEWEST for pair in compared.pairs)
+    if few and not compared.paired:
+        yield (
+            f"{few} undecided with fewer than {FEWEST} processes: --processes 5 tells more of the next one, and "
+            "`opmark doctor --aa` how much is noise here"
+        )
     yield from in_turns_lines(compared)
     yield legend(compared)
 

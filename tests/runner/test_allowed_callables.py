@@ -97,8 +97,9 @@ def test_an_environment_below_the_folder_is_not_beside_the_file(
     site.mkdir(parents=True)
     (site / "shellac.py").touch()
     monkeypatch.syspath_prepend(site)
-    with pytest.raises(InvalidFile, match="shellac:run"):
-        read_source(workload(tmp_path, "shellac:run"))
+    for op in ("shellac:run", "shellac:a.b.c.d.run"):
+        with pytest.raises(InvalidFile, match=op):
+            read_source(workload(tmp_path, op))
 
 
 def test_data_from_no_file_have_no_folder_and_code_is_not_restricted(

@@ -66,5 +66,7 @@ class AllowedCallables:
         package = next(iter(found.submodule_search_locations or ()), None)
         place = Path(package, *rest) if package else Path(found.origin or "")
         own = self._folder.resolve()
-        # A module that is installed in an environment below the folder is deeper than its name has parts.
-        return own in place.resolve().parents and len(place.resolve().relative_to(own).parts) <= len(rest) + 1
+        # What is installed in an environment below the folder lies deeper than its name has parts. A module that is one
+        # file has no parts below it: the rest of the name are attributes.
+        deepest = len(rest) + 1 if package else 1
+        return own in place.resolve().parents and len(place.resolve().relative_to(own).parts) <= deepest

@@ -130,7 +130,7 @@ def plugin_entry(
 
 
 def plugin_function(entry: Entry) -> str | None:
-    """Return the function that the entry of a plug-in calls; None if a user registered it, or if it is no such entry."""
+    """Return the function that an entry calls with data of a plug-in; None for all other entries."""
     if entry.op != PLUGIN_OPERATOR or not isinstance(entry.build, dict):
         return None
     name = str(entry.build["args"][0])

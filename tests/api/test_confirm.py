@@ -31,6 +31,28 @@ class TestSecondLook:
     def test_an_interval_that_reaches_into_the_margin_confirms_nothing(self, gate: Gate) -> None:
         assert outcomes(gate(rows(exp=1.0), rows(exp=1.2), Turns("slower", 1.05, low=1.02))) == {"exp": "undecided"}
 
+    def test_a_stored_case_calls_only_what_a_file_may_call(self, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A store may come from anybody."""
+        monkeypatch.delenv("OPMARK_ALLOW", raising=False)
+        turns, op = Turns(), "os:system"
+        before, now = rows(**{op: 1.0, "torch.add": 1.0}), rows(**{op: 1.2, "torch.add": 1.2})
+        with pytest.raises(
+            UserError, match="now: `os:system` is not a function that a workload file may call"
+        ) as found:
+            gate(before, now, turns)
+        assert not turns.asked
+        assert "--allow os " in (found.value.hint or "")
+
+    def test_a_stored_case_calls_what_the_user_allows_and_what_lies_here(
+        self, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "kernels_here.py").touch()
+        monkeypatch.chdir(tmp_path)
+        ops = {"elsewhere:add": 1.0, "kernels_here:add": 1.0, "torch.add": 1.0}
+        turns = Turns()
+        gate(rows(**ops), rows(**dict.fromkeys(ops, 1.2)), turns, allow="elsewhere")
+        assert sorted(op for asked in turns.asked for op in asked["ops"]) == sorted(ops)
+
     def test_pairs_go_on_until_the_interval_lies_beyond_the_margin(self, gate: Gate) -> None:
         turns = Turns()
         gate(rows(exp=1.0), rows(exp=1.2), turns)
@@ -136,7 +158,8 @@ class TestSecondLook:
     def test_modules_are_looked_at_apart(self, tmp_path: Path, gate: Gate, sides: dict[str, Any]) -> None:
         """So that one that cannot be had again does not take the others with it."""
         turns = Turns()
-        gate(rows(**{"exp": 1.0, "one:f": 1.0, "two:f": 1.0}), rows(**{"exp": 1.2, "one:f": 1.2, "two:f": 1.2}), turns)
+        ops = ("exp", "one:f", "two:f")
+        gate(rows(**dict.fromkeys(ops, 1.0)), rows(**dict.fromkeys(ops, 1.2)), turns, allow=["one", "two"])
         assert sorted(one["ops"] for one in turns.asked) == [["exp"], ["one:f"], ["two:f"]]
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
+from inspect import isroutine
 from pathlib import Path
 
+import numpy
 import pytest
 
 import opmark
 from opmark.catalogue.families.callables import find_callable
+from opmark.catalogue.families.computing import CLASSES, FUNCTIONS, MODELS, NAMESPACES, computes
 from opmark.errors import InvalidFile, UserError
+from opmark.plugin.registry import resolve
 from opmark.runner.workload_source import read_source
 from opmark.schema import Entry, Workload
 
@@ -92,8 +97,9 @@ def test_an_environment_below_the_folder_is_not_beside_the_file(
     site.mkdir(parents=True)
     (site / "shellac.py").touch()
     monkeypatch.syspath_prepend(site)
-    with pytest.raises(InvalidFile, match="shellac:run"):
-        read_source(workload(tmp_path, "shellac:run"))
+    for op in ("shellac:run", "shellac:a.b.c.d.run"):
+        with pytest.raises(InvalidFile, match=op):
+            read_source(workload(tmp_path, op))
 
 
 def test_data_from_no_file_have_no_folder_and_code_is_not_restricted(
@@ -120,6 +126,77 @@ def test_a_function_in_a_foreign_file_costs_its_entry_and_not_the_file(tmp_path:
     assert [entry.op for entry in found.workload.cases] == ["torch.nn.functional.relu"]
     (problem,) = found.problems
     assert "`torch.hub.load` is not a function that a workload file may call" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("op", "module"),
+    [
+        ("torch.fx.graph_module._exec_with_source", "torch.fx.graph_module"),
+        ("torch.functional.torch.load", "torch.functional.torch"),
+        ("torch.nn.functional.torch.hub.load", "torch.nn.functional.torch.hub"),
+        ("torch.nn.functional:torch.hub.load", "torch.nn.functional.torch.hub"),
+        ("numpy.ma.core.np.load", "numpy.ma.core.np"),
+        ("torch._inductor.codecache.PyCodeCache.load", "torch._inductor.codecache.PyCodeCache"),
+        ("aten::from_file", "torch.ops.aten.from_file"),
+        ("aten::from_file.default", "torch.ops.aten.from_file"),
+        ("aten::save", "torch.ops.aten.save"),
+        ("debugprims::load_tensor", "torch.ops.debugprims"),
+        ("torch.ops.aten.add.default.__init__.__globals__.get", "torch.ops.aten.add.default.__init__.__globals__"),
+        ("torch.UntypedStorage.from_file", "torch.UntypedStorage"),
+        ("torch.PyTorchFileWriter", "torch.PyTorchFileWriter"),
+        ("torch._import_dotted_name", "torch._import_dotted_name"),
+        ("torch.nn.Module.__init__.__globals__.get", "torch.nn.Module.__init__.__globals__"),
+        ("numpy.rec.fromfile", "numpy.rec"),
+        ("numpy.matrix.tofile", "numpy.matrix"),
+        ("numpy.test", "numpy.test"),
+        ("scipy.linalg.test", "scipy.linalg.test"),
+        ("scipy.sparse.save_npz", "scipy.sparse"),
+        ("tensorflow.raw_ops.WriteFile", "tensorflow.raw_ops"),
+    ],
+)
+def test_parts_of_frameworks_that_do_not_compute_are_refused(tmp_path: Path, op: str, module: str) -> None:
+    with pytest.raises(InvalidFile, match="is not a function that a workload file may call") as caught:
+        read_source(workload(tmp_path, op))
+    assert f"--allow {module} " in (caught.value.hint or "")
+    assert read_source(workload(tmp_path, op), allow=[module]).workload.cases[1].op == op
+
+
+def test_lists_of_what_computes_name_modules_that_exist_and_functions_that_are_reached() -> None:
+    for module in sorted(FUNCTIONS | CLASSES | NAMESPACES):
+        if find_spec(module.partition(".")[0]):
+            assert resolve(module), module
+    for path in MODELS:
+        assert find_callable(path.replace("library.", "library:").replace("driver.", "driver:"))
+
+
+@pytest.mark.parametrize("module", sorted(module for module in FUNCTIONS | CLASSES if module.startswith("numpy")))
+def test_what_computes_is_reached_under_its_name(module: str) -> None:
+    """No function that a file may call is taken for one that leads elsewhere."""
+    names = [name for name in dir(resolve(module)) if computes(f"{module}.{name}", {"numpy"})]
+    functions = [f"{module}.{name}" for name in names if isroutine(getattr(resolve(module), name))]
+    assert functions
+    for name in functions:
+        assert find_callable(name)
+
+
+def test_of_a_framework_from_a_plug_in_the_top_module_computes() -> None:
+    assert computes("newframe.add", {"newframe", "numpy"})
+    assert not computes("newframe.io.load", {"newframe", "numpy"})
+    assert not computes("newframe.add", {"numpy"})
+    assert not computes("jax.jit", {"jax"})
+
+
+@pytest.mark.parametrize("name", ["numpy.ma.core.np.load", "numpy.ma:core.np.load"])
+def test_an_alias_does_not_lead_out_of_its_module(name: str) -> None:
+    with pytest.raises(UserError, match="leads into another module, `numpy`"):
+        find_callable(name)
+
+
+def test_an_alias_of_a_function_that_does_not_compute_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numpy.linalg.read", numpy.load, raising=False)
+    with pytest.raises(UserError, match="leads into another module, `numpy`"):
+        find_callable("numpy.linalg.read")
+    assert find_callable("numpy.load")  # whoever types it means it
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from opmark.schema.record import COUNTED, FAILED, MEASURED
 from opmark.units import count_noun
 
 # Options that may be given beside a stored run: they apply to cases that are measured again.
-_ALLOWED_WITH_RUN = ("timeout", "compile_timeout")
+_ALLOWED_WITH_RUN = ("allow", "timeout", "compile_timeout")
 # Options that cases are measured again with.
 _MEASURED_AGAIN = (
     "seed",
@@ -78,7 +78,7 @@ def check_request(request: CheckRequest) -> CheckResult:
         options = _turn_options(request, now if request.current and doubtful else None)
         look = SlowdownConfirmation(
             base, now, against, options, drift, request.db, request.say, request.in_turns or measure_sides,
-            live=request.current is None, make=request.make, on_turn=request.on_turn,
+            live=request.current is None, allow=split_names(request.allow), make=request.make, on_turn=request.on_turn,
         )  # fmt: skip
         second = look.at(doubtful)
         findings = tuple(_finding(pair, second.get(key_of(pair))) for pair in first.pairs)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_option
+from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from opmark.api.requests import TurnOptions
 from opmark.api.result import open_store
 from opmark.api.run import plan_cases
 from opmark.errors import StoreError, UserError
+from opmark.runner.allowed_callables import AllowedCallables
 from opmark.runner.plan import rank_count
 from opmark.runner.selection import SelectedCases
 from opmark.runner.session import RunRecorder, new_run, run_group, start_workers
@@ -107,6 +109,8 @@ class SlowdownConfirmation:
     """Function that measures two sides in turns."""
     live: bool
     """Whether the run to check was measured a moment ago."""
+    allow: Sequence[str] = ()
+    """Modules whose functions the cases of a stored run may call."""
     make: str = ""
     """Command to run in the files of a revision first."""
     on_turn: Callable[..., None] | None = None
@@ -116,6 +120,8 @@ class SlowdownConfirmation:
     def at(self, pairs: Sequence[Pairing]) -> dict[Key, ConfirmationResult]:
         if not pairs:
             return {}
+        if not self.live:
+            self._refuse_functions(pairs)
         ways = [_ways(found) for found in (self.base, self.now)]
         groups: dict[_RemeasureGroup, list[Pairing]] = {}
         for pair in pairs:
@@ -129,6 +135,16 @@ class SlowdownConfirmation:
         for group, some in groups.items():
             found |= self._confirm_group(group, some, self.options.budget * len(some) / len(pairs))
         return found
+
+    def _refuse_functions(self, pairs: Sequence[Pairing]) -> None:
+        """Raise UserError where a stored case calls what a workload file here might not: a store may come from anybody,
+        as a file may."""
+        allowed = AllowedCallables(self.allow, Path.cwd())
+        for case in self._cases(pairs):
+            try:
+                allowed.check(case.op)
+            except UserError as error:
+                raise UserError(f"{self.now.name}: {error.message}, so it is not measured again", error.hint) from None
 
     def _confirm_group(
         self, group: _RemeasureGroup, pairs: Sequence[Pairing], budget: float

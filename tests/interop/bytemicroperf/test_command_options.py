@@ -59,7 +59,7 @@ def test_every_option_of_every_generation_is_known() -> None:
     acting = {
         "task", "task_dir", "workload", "report_dir", "vendor_path", "show_task_list", "show_hardware_list", "device",
         "compile_only", "disable_profiling", "log_level", "hardware_type", "backend", "numa_node", "env",
-        "threads",
+        "threads", "allow",
     }  # fmt: skip
     known = set(vars(options.parse_options([])))
     assert known == acting | options._WITHOUT_EFFECT.keys() | options._REFUSED.keys() | {"node_world_size"}
@@ -191,6 +191,25 @@ def titles(*arguments: str, v1: bool = True) -> list[str]:
 def test_tasks_by_name_and_by_group_of_all_generations(task: str, expected: list[str]) -> None:
     found = titles("--task", task)
     assert set(found) == set(expected)
+
+
+@pytest.mark.parametrize("source", ["--workload", "--task_dir"])
+def test_the_user_allows_functions_that_a_workload_may_not_call(
+    source: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The hint of the refusal names an option that the command has."""
+    path = tmp_path / "w.json"
+    call = {"op": "torch.hub.load", "args": ["4 float32"]}
+    path.write_text(json.dumps({"schema": 1, "name": "w", "cases": [call]}))
+    given = [source, str(path if source == "--workload" else tmp_path), "--show_task_list"]
+    if source == "--workload":
+        with pytest.raises(UserError, match="is not a function that a workload file may call"):
+            command.main(given)
+    else:
+        command.main(given)
+        assert "torch.hub.load" not in capfd.readouterr().out
+    assert command.main([*given, "--allow", "torch.hub"]) == 0
+    assert "torch.hub.load" in capfd.readouterr().out
 
 
 def test_all_is_everything() -> None:

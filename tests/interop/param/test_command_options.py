@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from param_runs import Command, op, tensor
 
 from opmark.errors import UserError
 from opmark.interop.param.command import main
 from opmark.interop.param.options import ParamOptions, device_of, options_of, parser
+from opmark.interop.param.results import read
 from opmark.interop.visible_devices import set_variables
 
 
@@ -154,3 +156,15 @@ def test_version_and_help_import_nothing_heavy(arguments: list[str]) -> None:
     loaded = set(done.stderr.split())
     assert "argparse" in loaded
     assert not loaded & {"torch", "numpy", "msgspec", "rich", "sqlalchemy", "yaml", "opmark.api"}
+
+
+def test_the_user_allows_functions_that_a_config_may_not_call(tmp_path: Path) -> None:
+    """The hint of the refusal names an option that the command has."""
+    config = {"torch.add": op([tensor(4), tensor(4)]), "torch.hub.load": op([tensor(4)])}
+    command = Command(tmp_path)
+    assert command.code(config, "--dry-run") == 1
+    assert command.code(config, "--dry-run", "--allow", "other,torch.hub") == 0
+    path = command.config(config)
+    assert [spot.place.op for spot in read(path, ParamOptions()).spots] == ["torch.add"]
+    for allow in ("torch.hub", ["torch.hub"]):
+        assert [spot.place.op for spot in read(path, ParamOptions(allow=allow)).spots] == list(config)

@@ -41,7 +41,10 @@ from opmark.interop.param.lib.pytorch.config_util import (
     param_options,
 )
 from opmark.interop.param.lib.pytorch.op_executor import OpExecutor
+from opmark.interop.param.options import ParamOptions
+from opmark.interop.param.results import read
 from opmark.interop.param.workloads import pytorch as workloads_pytorch
+from opmark.runner.workload_source import read_source
 
 
 @pytest.fixture(autouse=True)
@@ -263,6 +266,43 @@ def test_a_plugin_file_without_packaging(mine: Path, tmp_path: Path) -> None:
     assert [line["opmark"]["forward"]["bytes"] for line in ran.cases[:3]] == [2 * 4 * 64, 2 * 4 * 16, 2 * 4 * 16]
     (module,) = plugin._LOADED.values()
     assert module.MADE == []
+
+
+@pytest.mark.parametrize(
+    "name", ["opmark.interop.param.plugin:PluginOperator", "opmark.interop:param.plugin.PluginOperator"]
+)
+def test_a_config_does_not_name_the_class_that_loads_plugins(name: str, mine: Path, tmp_path: Path) -> None:
+    """It would load any Python file that the config names, also where the user loaded another one."""
+    plugin.load_plugin(mine)
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps({"torch.neg": op([tensor(4)]), name: op([tensor(4)])}))
+    found = read(config, ParamOptions())
+    assert [spot.entry.op for spot in found.spots] == ["torch.neg"]
+    (problem,) = found.problems
+    assert f"`{name}` is not a function that a config may call" in problem.message
+
+
+def test_a_generator_of_a_user_does_not_make_every_function_callable(mine: Path, tmp_path: Path) -> None:
+    plugin.load_plugin(mine)
+    config = tmp_path / "c.json"
+    square = {"input_data_generator": "Square", "config": [{"input": [{"size": 4}]}]}
+    config.write_text(json.dumps({"torch.exp": square, "torch.hub.load": square, "os:system": square}))
+    found = read(config, ParamOptions())
+    assert [spot.place.op for spot in found.spots] == ["torch.exp"]
+    assert [problem.where for problem in found.problems] == [
+        f"{config}: torch.hub.load|0|0|0", f"{config}: os:system|0|0|0"
+    ]  # fmt: skip
+    with pytest.raises(UserError, match=r"`torch\.hub\.load` is not a function that a workload file may call"):
+        read(config, ParamOptions(strict=True))
+
+
+def test_only_the_command_of_param_runs_operators_of_plugins(mine: Path, tmp_path: Path) -> None:
+    """Elsewhere a config has them only if the user allows it."""
+    plugin.load_plugin(mine)
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps({"torch.neg": op([tensor(4)]), "mine.scale": op([tensor(4, 4)])}))
+    assert [spot.place.op for spot in read(config, ParamOptions()).spots] == ["torch.neg", "mine.scale"]
+    assert [case.op for case in read_source(config).cases] == ["torch.neg"]
 
 
 def test_an_operator_of_a_user_with_described_tensors(mine: Path) -> None:

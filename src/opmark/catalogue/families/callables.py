@@ -14,6 +14,7 @@ from inspect import isroutine
 from types import ModuleType
 from typing import Any
 
+from opmark.catalogue.families.computing import is_below, leads_astray
 from opmark.errors import Unsupported, UserError
 from opmark.plugin import Implementation, Launch, Operator, Param, Params, TensorSlot
 from opmark.plugin.registry import backends, resolve
@@ -104,24 +105,35 @@ def find_callable(name: str) -> Any:
 
 
 def _check_origin(name: str, function: Any) -> None:
-    """Raise UserError where a name leads out of its package, as `torch.os.system` does: a file that may call functions
-    of one package shall not reach another through it."""
-    first, *rest = dotted_path(name).split(".")
-    own = {first, _COMPANIONS.get(first, first)}
+    """Raise UserError where a name leads out of its module, as `torch.os.system` and `torch.functional.torch.load` do.
+    A file that may call functions of one module shall not reach others through it."""
+    path = dotted_path(name)
+    first, *rest = path.split(".")
+    companion = _COMPANIONS.get(first, first)
     value: Any = import_module(first)
+    module = first
     for part in rest:
         value = getattr(value, part)
-        if isinstance(value, ModuleType) and value.__name__.partition(".")[0] not in own:
-            raise _astray(name, value.__name__)
-    origin = getattr(function, "__module__", None) if isroutine(function) or isinstance(function, type) else None
-    place = origin.partition(".")[0] if isinstance(origin, str) else first
+        if isinstance(value, ModuleType):
+            if not is_below(value.__name__, [module, companion] if companion != first else [module]):
+                raise _astray(name, value.__name__)
+            module = value.__name__
+    if not (isroutine(function) or isinstance(function, type)):
+        return
+    origin = getattr(function, "__module__", None)
+    if not isinstance(origin, str):
+        return
+    place = origin.partition(".")[0]
     if place in sys.stdlib_module_names and first not in sys.stdlib_module_names:
         raise _astray(name, place)
+    if leads_astray(path, f"{origin}.{function.__qualname__}"):
+        raise _astray(name, origin)
 
 
 def _astray(name: str, module: str) -> UserError:
+    other = "package" if module.partition(".")[0] != dotted_path(name).partition(".")[0] else "module"
     return UserError(
-        f"`{name}` leads into another package, `{module}`", f"name the function where it is: {module}:FUNCTION"
+        f"`{name}` leads into another {other}, `{module}`", f"name the function where it is: {module}:FUNCTION"
     )
 
 

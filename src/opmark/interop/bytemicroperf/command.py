@@ -148,7 +148,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.show_hardware_list:
         return _show_hardware()
     v1 = options.hardware_type is not None
-    offer = read_offer(options.workload, options.task_dir, v1=v1)
+    offer = read_offer(options.workload, options.task_dir, v1=v1, allow=options.allow)
     if options.show_task_list:
         return _show_tasks(offer, v1=v1)
     hardware = options.hardware_type or options.backend or "GPU"

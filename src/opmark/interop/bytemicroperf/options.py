@@ -134,6 +134,8 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     add("--task", "tasks separated by commas, a group such as unary_ops, or all [all]", default="all")
     add("--task_dir", "folder of workloads [./workloads/basic or ./workloads, else the ones that ship]", type=Path)
     add("--workload", "one workload file, .json or .csv, or in opmark's own format", type=Path)
+    add("--allow", "modules whose functions workloads may call, beside those that compute [$OPMARK_ALLOW]", default="",
+        metavar="MODULES")  # fmt: skip
     add("--report_dir", "folder for the reports [reports]", type=Path, default=Path("reports"))
     add("--vendor_path", "a file of vendor_zoo or of opmark's hardware, for Bandwidth Utilization", type=Path)
     add("--show_task_list", "print the tasks and end", action="store_true")

@@ -18,6 +18,7 @@ from opmark.plugin.registry import importers, operators_like
 from opmark.plugin.registry import operator as find_operator
 from opmark.runner.workload_source import WorkloadSource, read_source
 from opmark.schema import Entry, ImportProblem, Workload
+from opmark.schema.options import Names, split_names
 from opmark.schema.workload import VERSION
 
 SUITE = "bytemicroperf"
@@ -72,16 +73,17 @@ class TaskChoice(NamedTuple):
     """One line for each case that opmark takes differently from ByteMicroPerf."""
 
 
-def read_offer(workload: Path | None, task_dir: Path | None, *, v1: bool) -> Offer:
+def read_offer(workload: Path | None, task_dir: Path | None, *, v1: bool, allow: Names = ()) -> Offer:
+    """Read the tasks of a file, of a folder or of the suite; `allow` names modules whose functions files may call."""
     if workload is not None:
-        return _read_file(workload)
+        return _read_file(workload, allow)
     folder = task_dir or next((folder for folder in _FOLDERS if folder.is_dir()), None)
     if folder is None:
         whole = WorkloadSource(f"suite {SUITE}", suite(SUITE))
         return Offer(whole.where, _items_of_generation(_items(whole), v1=v1), [], [])
     if not os.path.isdir(folder):  # noqa: PTH112 - any text
         raise UserError(f"--task_dir {folder}: no such folder", "leave it out to use the workloads that ship")
-    return _read_folder(folder)
+    return _read_folder(folder, allow)
 
 
 def _items_of_generation(items: list[WorkloadEntry], *, v1: bool) -> list[WorkloadEntry]:
@@ -95,9 +97,9 @@ def _is_v1(item: WorkloadEntry) -> bool:
     return bool(GROUPS.keys() & set(item.entry.tags))
 
 
-def _read_file(path: Path) -> Offer:
+def _read_file(path: Path, allow: Names) -> Offer:
     try:
-        taken = read_source(path)
+        taken = read_source(path, allow=split_names(allow))
     except InvalidFile:
         problems = _read_problems(path)
         if not problems:
@@ -119,7 +121,7 @@ def _read_problems(path: Path) -> list[ImportProblem]:
     return []
 
 
-def _read_folder(folder: Path) -> Offer:
+def _read_folder(folder: Path, allow: Names) -> Offer:
     """Read file by file, because each file sets its own options of the measurement."""
     files = sorted(file for file in folder.rglob("*") if file.suffix in _ENDINGS and file.is_file())
     if not files:
@@ -127,7 +129,7 @@ def _read_folder(folder: Path) -> Offer:
     offer = Offer(str(folder), [], [], [])
     for file in files:
         try:
-            found = _read_file(file)
+            found = _read_file(file, allow)
         except UserError as error:
             message = error.message.removeprefix(f"{file}: ")
             offer.problems.append(ImportProblem(str(file), message, error.hint or ""))

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from opmark.catalogue.families.callables import dotted_path
 from opmark.errors import UserError, nearest
 from opmark.interop.param import expansion
 from opmark.interop.param.arguments import Misfit, Spec, is_plain, is_whole, quote, suggest
@@ -151,6 +152,11 @@ class ConfigReader:
     def _operator(self, name: Any, info: Spec, place: str) -> _Operator | None:
         text = str(name)
         known = PLUGIN_OPERATOR if text in op_map else operator_name(text)
+        if text not in op_map and dotted_path(known) == dotted_path(PLUGIN_OPERATOR):
+            # It loads any Python file that its arguments name.
+            hint = "--plugin FILE.py loads operators, which a config calls by the names that they are registered with"
+            self.refuse(place, f"`{text}` is not a function that a config may call", hint)
+            return None
         try:
             operator = find_operator(known)
         except UserError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,8 @@ def _add_own_options(made: argparse._ArgumentGroup) -> None:
     add = made.add_argument
     add("--plugin", action="append", default=[], metavar="FILE.py",
         help="Load the operators, iterators and generators that this file registers.")  # fmt: skip
+    add("--allow", default="", metavar="MODULES",
+        help="Modules whose functions the config may call, beside those that compute. [$OPMARK_ALLOW]")  # fmt: skip
     add("--threads", type=int, default=1, help="Threads of the framework; PARAM always uses 1. [1]")
     add("--seed", type=int, default=0, help="Seed of input data and of random values of the config. [0]")
     add("--dry-run", action="store_true", help="Print ids and arguments and run nothing.")
@@ -167,6 +170,8 @@ class ParamOptions:
     stop_id: str | None = None
     threads: int = 1
     seed: int = 0
+    allow: str | Sequence[str] = ()
+    """Modules whose functions the config may call, beside those that compute."""
     strict: bool = False
     timeout: float = 600.0
     db: str | os.PathLike[str] | None = None

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
-from opmark.catalogue.families.callables import find_tensors
+from opmark.catalogue.families.callables import find_callable, find_tensors
 from opmark.errors import UnknownName, UserError
 from opmark.interop.param.lib.data import data_generator_map
 from opmark.interop.param.lib.operator import op_map
@@ -90,7 +90,7 @@ def _function_of(name: str, build: Any, device: str) -> Callable[..., Any]:
         if build is not None:
             op.build(*args, **kwargs)
         return op.forward
-    function = resolve(name.replace(":", "."))
+    function = find_callable(name)
     made: Callable[..., Any] = function(*args, **kwargs) if isinstance(function, type) else function
     return made.to(device) if hasattr(made, "parameters") else made  # type: ignore[attr-defined]
 
@@ -127,6 +127,14 @@ def plugin_entry(
     modules = list(dict.fromkeys(map(module_reference, items)))
     built = [name, {"value": modules}, {"value": build}, {"value": given}]
     return Entry(PLUGIN_OPERATOR, {}, args=list(args), kwargs=kwargs or None, build={"args": built}, source=source)
+
+
+def plugin_function(entry: Entry) -> str | None:
+    """Return the function that an entry calls with data of a plug-in; None for all other entries."""
+    if entry.op != PLUGIN_OPERATOR or not isinstance(entry.build, dict):
+        return None
+    name = str(entry.build["args"][0])
+    return None if name in op_map else name
 
 
 def holds_tensors(value: Any) -> bool:

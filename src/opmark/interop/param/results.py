@@ -38,12 +38,14 @@ from opmark.interop.param.exporter import (
 from opmark.interop.param.exporter import text as encode_text
 from opmark.interop.param.importer import CaseSpecs, KeptSpecs, keep_specs
 from opmark.interop.param.options import Device, ParamOptions
+from opmark.interop.param.plugin import PLUGIN_OPERATOR, plugin_function
 from opmark.plugin.registry import operator as find_operator
+from opmark.runner.allowed_callables import AllowedCallables
 from opmark.runner.plan import Plan
 from opmark.runner.supervisor import WorkerPool
 from opmark.runner.workload_source import WorkloadSource
 from opmark.schema import Case, Entry, Environment, ImportProblem, Record, Run, Workload
-from opmark.schema.options import Source
+from opmark.schema.options import Source, split_names
 from opmark.schema.workload import VERSION
 from opmark.units import seconds
 
@@ -272,15 +274,44 @@ class Config:
 
 
 def read(source: Source, options: ParamOptions) -> Config:
-    """Read a config and select cases; raise UserError if it is not a config of PARAM, or lacks an id."""
+    """Read a config and select cases; raise UserError if it is not a config of PARAM, or lacks an id.
+
+    An operator or a generator that the user registered may run. The importer refuses a config that names the class
+    that runs them.
+    """
+    allow = split_names(options.allow)
     with keep_specs() as kept:
-        taken = read_workload(source, seed=options.seed, phase=options.phases, strict=options.strict)
+        taken = read_workload(
+            source, seed=options.seed, phase=options.phases, strict=options.strict, allow=[*allow, PLUGIN_OPERATOR]
+        )
     if taken.foreign != "param":
         what = f"a file of {taken.foreign}" if taken.foreign else "a workload of opmark"
         raise UserError(f"{taken.where}: expected a config of PARAM, got {what}", "`opmark run -w FILE` runs it")
-    spots = list(_spots(taken, kept))
+    where = None if isinstance(source, Mapping) else taken.where
+    spots, refused = _refuse_functions(_spots(taken, kept), where, allow)
+    if refused and (options.strict or not spots):
+        raise UserError(f"{refused[0].where}: {refused[0].message}", refused[0].hint)
     selected = select_range([spot.place for spot in spots], options.resume_id, options.stop_id)
-    return Config(taken.workload.name, spots[selected], taken.problems, taken.notes)
+    return Config(taken.workload.name, spots[selected], (*taken.problems, *refused), taken.notes)
+
+
+def _refuse_functions(
+    spots: Iterable[ConfigCase], where: str | None, allow: Sequence[str]
+) -> tuple[list[ConfigCase], list[ImportProblem]]:
+    """Return the cases that may run, and a problem for each of the others: a function that gets its data from a
+    generator of the user is named by the config all the same."""
+    kept, refused = [], []
+    for spot in spots:
+        name = plugin_function(spot.entry)
+        path = Path(_path_of(where, spot.place.file)) if where is not None else None
+        try:
+            if name is not None:
+                AllowedCallables(allow, path.parent if path else None).check(name)
+        except UserError as error:
+            refused.append(ImportProblem(f"{path or 'config'}: {spot.place}", error.message, error.hint or ""))
+        else:
+            kept.append(spot)
+    return kept, refused
 
 
 def make_config(place: ConfigPosition, entry: Entry, phases: Sequence[str]) -> Config:

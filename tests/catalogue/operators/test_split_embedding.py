@@ -28,8 +28,9 @@ def test_cost_by_hand() -> None:
     assert SPLIT.phase_cost(params, "backward") == Cost(66, (18 + 6) * 8 + 72, (40 + 8) * 4)
 
 
-def test_one_table_is_an_embedding_bag() -> None:
-    sizes = {"bags": 7, "mode": "mean"}
+@pytest.mark.parametrize("distribution", ["uniform", "zipf"])
+def test_one_table_is_an_embedding_bag(distribution: str) -> None:
+    sizes = {"bags": 7, "mode": "mean", "distribution": distribution}
     split = SPLIT.complete({**sizes, "rows": [30], "dims": [8], "pooling": [4]})
     one = embedding.EMBEDDING_BAG.complete({**sizes, "rows": 30, "dim": 8, "pooling": 4})
     assert SPLIT.cost(split) == embedding.EMBEDDING_BAG.cost(one)

@@ -85,6 +85,10 @@ def test_lookups_of_a_file_are_those_of_the_call(files: dict[str, str], mode: st
 def test_files_that_do_not_fit_are_named(files: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match=r"offsets\.pt: expected 8 offsets"):
         SPLIT.inputs(SPLIT.complete({**SIZES, **files, "bags": 4}))
+    for offsets in ([0, 2, 2, 3, 4, 7], [0, 2, 2, 3, 4, 5, 7]):
+        np.save(tmp_path / "far.npy", offsets)
+        with pytest.raises(InvalidParameter, match=r"far\.npy: expected offsets of at most 6, got 7"):
+            SPLIT.inputs(SPLIT.complete({**SIZES, **files, "offsets_file": str(tmp_path / "far.npy")}))
     spec = SPLIT.inputs(SPLIT.complete({**SIZES, **files, "rows": [5, 4]}))["indices"]
     assert spec.make is not None
     with pytest.raises(InvalidParameter, match=r"indices\.pt: expected 6 indices below"):

@@ -39,6 +39,11 @@ def _starts(p: Params) -> Any:
                 f"{p['offsets_file']}: expected {bags} offsets from 0 upwards, got shape {list(found.shape)}",
                 f"{len(p['rows'])} tables have {p['bags']} bags each",
             )
+        if found[-1] > lookups:
+            raise InvalidParameter(
+                f"{p['offsets_file']}: expected offsets of at most {lookups}, got {found[-1]}",
+                f"{p['indices_file']} has {lookups} indices",
+            )
         return np.append(found[:bags], lookups)
     return np.concatenate([[0], np.cumsum(np.repeat(p["pooling"], p["bags"]))])
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from importlib import import_module, reload
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
 import torch
 
 from opmark.catalogue.operators import embedding, split_embedding
-from opmark.catalogue.operators._tensor_files import read_tensor
+from opmark.catalogue.operators._tensor_files import _read, read_tensor
 from opmark.catalogue.operators.split_embedding import SPLIT
 from opmark.errors import InvalidParameter, Unsupported
 from opmark.plugin import Operator
@@ -129,6 +131,34 @@ def test_other_files_are_refused(write: Any, words: str, tmp_path: Path, capsys:
     with pytest.raises(InvalidParameter, match=words):
         read_tensor(str(tmp_path / "x.pt"))
     assert "must not run" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("pickled", [b"\x80\x02\x8e" + b"\xff" * 8 + b".", b"\x80\x02K\x01p99999999999999999999\n."])
+def test_a_damaged_pickle_is_refused(pickled: bytes, tmp_path: Path) -> None:
+    with ZipFile(tmp_path / "x.pt", "w") as archive:
+        archive.writestr("x/data.pkl", pickled)
+    with pytest.raises(InvalidParameter, match="expected one saved tensor"):
+        read_tensor(str(tmp_path / "x.pt"))
+
+
+def test_every_damage_to_a_header_is_refused_or_harmless(tmp_path: Path) -> None:
+    """A byte of an archive may say that it is encrypted, one of an array's header may open a bracket."""
+    torch.save(torch.arange(3), tmp_path / "x.pt")
+    np.save(tmp_path / "x.npy", np.arange(3))
+    for path, window in ((tmp_path / "x.pt", range(-100, 0)), (tmp_path / "x.npy", range(70))):
+        whole = path.read_bytes()
+        for at in window:
+            damaged = bytearray(whole)
+            damaged[at] = ord("(")
+            path.write_bytes(damaged)
+            with suppress(InvalidParameter):
+                read_tensor(str(path))
+            _read.cache_clear()  # the time stamp may be the same
+
+
+def test_a_path_with_a_nul_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match=r"'a\\x00b\.pt': expected the path of a file"):
+        read_tensor("a\0b.pt")
 
 
 # fbgemm_gpu, by a stub with the same interface: the package needs a torch of its own.

@@ -301,6 +301,12 @@ def test_products_in_tf32_are_planned_where_a_backend_has_them() -> None:
     }
 
 
+def test_an_element_type_that_was_added_later_has_its_default_in_older_cases() -> None:
+    older = case("quantize", shape=[4], per="tensor", zero_point=0, dtype="float32")
+    assert "quantized_dtype" not in older.params
+    assert len(make_plan([older], ["numpy-cpu"], settings()).tasks) == 1
+
+
 def test_many_reasons_are_cut_short() -> None:
     dtypes = ["bfloat16", "float8_e4m3fn", "float8_e5m2"]
     cases = [Case.of("exp", {"shape": [4], "dtype": dtype}, "forward") for dtype in dtypes]

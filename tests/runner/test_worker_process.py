@@ -63,6 +63,28 @@ def test_a_backend_names_variables_of_its_own(plugin: Plugin) -> None:
         assert worker.hello(LONG).environment.facts["seen"] == "n=5"
 
 
+def test_a_process_that_cannot_be_started_leaves_no_pipe_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    pipe = os.pipe
+
+    def keep_pipe() -> tuple[int, int]:
+        ends = pipe()
+        made.extend(ends)
+        return ends
+
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("opmark.runner.worker_process.os.pipe", keep_pipe)
+    monkeypatch.setattr("opmark.runner.worker_process.subprocess.Popen", refuse)
+    with pytest.raises(BlockingIOError):
+        WorkerProcess(backend("null"), threads=1)
+    assert len(made) == 2
+    for end in made:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(end)
+
+
 # Death.
 
 

@@ -240,8 +240,10 @@ def nbytes(name: str, doc: str, default: Any = REQUIRED) -> Param:
     return Param(name, "bytes", doc, default)
 
 
-def dtype(*choices: str, name: str = "dtype", default: str = "float32", doc: str = "element type") -> Param:
-    return Param(name, "dtype", doc, default, choices)
+def dtype(
+    *choices: str, name: str = "dtype", default: str = "float32", doc: str = "element type", later: bool = False
+) -> Param:
+    return Param(name, "dtype", doc, default, choices, later)
 
 
 def flag(name: str, doc: str, *, default: bool = False, later: bool = False) -> Param:

@@ -175,7 +175,7 @@ def _why_unsupported(case: Case, operator: Operator, info: BackendInfo) -> str |
         return f"{info.name} computes in the memory of the host: there is no device to move data to or from"
     if operator.ranks and info.compiles:
         return f"{info.name} compiles, and what ranks exchange is not compiled"
-    named = {case.params[param.name] for param in operator.params if param.kind == "dtype"}
+    named = {case.params.get(param.name, param.default) for param in operator.params if param.kind == "dtype"}
     named |= {spec.dtype for spec in operator.inputs(case.params).values()}
     lacking = sorted(named - info.dtypes)
     if lacking:

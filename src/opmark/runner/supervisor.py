@@ -18,6 +18,7 @@ from opmark.runner.guests.placement import why_missing
 from opmark.runner.worker_process import WorkerDied, WorkerProcess, record_of_death
 from opmark.schema import Environment, Record, Task
 from opmark.schema.messages import Hello, Side
+from opmark.schema.options import DEFAULT_TIMEOUT
 
 LONGEST_START = 120.0
 SHORTEST_START = 30.0
@@ -74,8 +75,9 @@ class WorkerOptions:
 
     @property
     def start_timeout(self) -> float:
-        """Seconds that a worker may take to start: as long as a task may take, within bounds."""
-        return min(LONGEST_START, max(SHORTEST_START, self.timeout))
+        """Seconds that a worker may take to start: as long as a task where the user gave a shorter time-out than the
+        default, within bounds."""
+        return LONGEST_START if self.timeout >= DEFAULT_TIMEOUT else max(SHORTEST_START, self.timeout)
 
 
 class StartAttempts:

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import IO
 
 from opmark.hardware.memory_kills import MemoryKills
@@ -74,22 +74,28 @@ class WorkerProcess:
         deliver: Callable[[bytes | None], None] | None = None,
     ) -> None:
         """`rank`: whether the process is to be one rank of a group."""
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
-        self._scratch = ScratchFolder("worker")
-        self._memory_kills = MemoryKills()
-        reading, writing = os.pipe()
         role = ["rank"] if rank else []
-        self._process = subprocess.Popen(
-            [*worker_command(info, "opmark.worker.main"), info.name, str(threads), str(writing), *role],
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=self._log,
-            pass_fds=(writing,),
-            env={**environ_for(info, threads, environ, side), SCRATCH: self._scratch.name},
-            cwd=side.checkout.folder if side and side.checkout else None,
-            start_new_session=True,  # Ctrl-C is for the parent, which then ends the worker in order
-        )
-        os.close(writing)
+        with ExitStack() as on_failure:
+            self._log: IO[bytes] = on_failure.enter_context(tempfile.TemporaryFile())
+            self._scratch = ScratchFolder("worker")
+            on_failure.callback(self._scratch.cleanup)
+            self._memory_kills = MemoryKills()
+            reading, writing = os.pipe()
+            on_failure.callback(os.close, reading)
+            try:
+                self._process = subprocess.Popen(
+                    [*worker_command(info, "opmark.worker.main"), info.name, str(threads), str(writing), *role],
+                    stdin=subprocess.PIPE,
+                    stdout=self._log,
+                    stderr=self._log,
+                    pass_fds=(writing,),
+                    env={**environ_for(info, threads, environ, side), SCRATCH: self._scratch.name},
+                    cwd=side.checkout.folder if side and side.checkout else None,
+                    start_new_session=True,  # Ctrl-C is for the parent, which then ends the worker in order
+                )
+            finally:
+                os.close(writing)
+            on_failure.pop_all()  # the process has started: `close` and the thread that reads close them
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._deliver = deliver or self._lines.put
         self._reader = threading.Thread(target=self._read, args=(reading,), daemon=True)

@@ -273,7 +273,8 @@ def check_a_launch_can_be_repeated_and_leaves_its_inputs_alone(op: Operator, bac
     live_dtypes = backend(backend_name).dtypes
     params = in_float32(op)
     implementations = op.implementations_for(backend(backend_name).framework)
-    if op.result == "random" or not {params[p.name] for p in op.params if p.kind == "dtype"} <= live_dtypes:
+    dtypes = {params.get(param.name, param.default) for param in op.params if param.kind == "dtype"}
+    if op.result == "random" or not dtypes <= live_dtypes:
         return  # drawn anew each time, or of a type that this backend has not
     for implementation in implementations:
         if implementation.name == "compiled":

@@ -82,6 +82,14 @@ def test_what_is_folded_is_for_inference(op: Operator, torch_cpu: Any) -> None:
         folded.build({**params, "training": True}, **inputs)
 
 
+@pytest.mark.parametrize("op", [CONV_BN, CONV_BN_RELU], ids=lambda op: op.name)
+def test_a_case_without_training_is_the_stored_one_of_0_8(op: Operator) -> None:
+    stored = {**STRIDED, "eps": 1e-5, "dtype": "float32"}
+    assert op.complete({**STRIDED, "training": False, "momentum": 0.1}) == stored
+    op.check_rules(stored)
+    assert op.phase_cost(stored, "both") == op.phase_cost({**stored, "training": False, "momentum": 0.1}, "both")
+
+
 def test_training_needs_several_elements_for_each_channel() -> None:
     params = CONV_BN.complete({**SIZES, "image": [1, 1], "kernel": [1, 1], "padding": 0, "training": True})
     with pytest.raises(InvalidParameter, match="parameter `training` must be false"):

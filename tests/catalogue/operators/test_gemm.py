@@ -60,6 +60,11 @@ COSTS = [
 test_cost_by_hand = costs_by_hand(COSTS)
 
 
+@pytest.mark.parametrize("op", [MATMUL, BATCHED_MATMUL, GROUPED_GEMM, GROUPED_GEMM_MIXED, LINEAR, ADDMM, BADDBMM])
+def test_products_of_matrices_have_tfloat32(op: Operator) -> None:
+    assert op.complete({**op.preset("small"), "dtype": op.param("dtype").check("tfloat32")})["dtype"] == "tfloat32"
+
+
 def test_every_product_of_a_mixed_group_has_sizes_of_its_own() -> None:
     with pytest.raises(InvalidParameter, match=r"parameter `K` must have as many sizes as M=\[2, 1\]"):
         GROUPED_GEMM_MIXED.check_rules(GROUPED_GEMM_MIXED.complete({"M": [2, 1], "N": [5, 1], "K": [3]}))

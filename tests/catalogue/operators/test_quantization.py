@@ -39,6 +39,14 @@ def test_what_does_not_fit_is_cut_off() -> None:
     assert _run(QUANTIZE, QUANTIZE.complete({**GIVEN, "zero_point": 100}), X, SCALE)[1, 2] == 127
 
 
+@pytest.mark.parametrize("op", QUANTIZATION_OPERATORS, ids=lambda op: op.name)
+def test_a_case_of_int8_is_the_stored_one_of_0_8(op: Operator) -> None:
+    stored = {**GIVEN, "per": "channel", "zero_point": 3, "dtype": "float32"}
+    assert op.complete({**stored, "quantized_dtype": "int8"}) == stored
+    op.check_rules(stored)
+    assert op.cost(stored) == op.cost({**stored, "quantized_dtype": "int8"})
+
+
 COSTS = [
     (QUANTIZE, {}, Cost(6, 12 + 12, 6)),
     (QUANTIZE, {"per": "tensor", "zero_point": 1}, Cost(12, 12 + 4, 6)),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from importlib import import_module, reload
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
 import torch
 
 from opmark.catalogue.operators import embedding, split_embedding
-from opmark.catalogue.operators._tensor_files import read_tensor
+from opmark.catalogue.operators._tensor_files import _read, read_tensor
 from opmark.catalogue.operators.split_embedding import SPLIT
 from opmark.errors import InvalidParameter, Unsupported
 from opmark.plugin import Operator
@@ -28,8 +30,9 @@ def test_cost_by_hand() -> None:
     assert SPLIT.phase_cost(params, "backward") == Cost(66, (18 + 6) * 8 + 72, (40 + 8) * 4)
 
 
-def test_one_table_is_an_embedding_bag() -> None:
-    sizes = {"bags": 7, "mode": "mean"}
+@pytest.mark.parametrize("distribution", ["uniform", "zipf"])
+def test_one_table_is_an_embedding_bag(distribution: str) -> None:
+    sizes = {"bags": 7, "mode": "mean", "distribution": distribution}
     split = SPLIT.complete({**sizes, "rows": [30], "dims": [8], "pooling": [4]})
     one = embedding.EMBEDDING_BAG.complete({**sizes, "rows": 30, "dim": 8, "pooling": 4})
     assert SPLIT.cost(split) == embedding.EMBEDDING_BAG.cost(one)
@@ -84,6 +87,10 @@ def test_lookups_of_a_file_are_those_of_the_call(files: dict[str, str], mode: st
 def test_files_that_do_not_fit_are_named(files: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match=r"offsets\.pt: expected 8 offsets"):
         SPLIT.inputs(SPLIT.complete({**SIZES, **files, "bags": 4}))
+    for offsets in ([0, 2, 2, 3, 4, 7], [0, 2, 2, 3, 4, 5, 7]):
+        np.save(tmp_path / "far.npy", offsets)
+        with pytest.raises(InvalidParameter, match=r"far\.npy: expected offsets of at most 6, got 7"):
+            SPLIT.inputs(SPLIT.complete({**SIZES, **files, "offsets_file": str(tmp_path / "far.npy")}))
     spec = SPLIT.inputs(SPLIT.complete({**SIZES, **files, "rows": [5, 4]}))["indices"]
     assert spec.make is not None
     with pytest.raises(InvalidParameter, match=r"indices\.pt: expected 6 indices below"):
@@ -124,6 +131,34 @@ def test_other_files_are_refused(write: Any, words: str, tmp_path: Path, capsys:
     with pytest.raises(InvalidParameter, match=words):
         read_tensor(str(tmp_path / "x.pt"))
     assert "must not run" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("pickled", [b"\x80\x02\x8e" + b"\xff" * 8 + b".", b"\x80\x02K\x01p99999999999999999999\n."])
+def test_a_damaged_pickle_is_refused(pickled: bytes, tmp_path: Path) -> None:
+    with ZipFile(tmp_path / "x.pt", "w") as archive:
+        archive.writestr("x/data.pkl", pickled)
+    with pytest.raises(InvalidParameter, match="expected one saved tensor"):
+        read_tensor(str(tmp_path / "x.pt"))
+
+
+def test_every_damage_to_a_header_is_refused_or_harmless(tmp_path: Path) -> None:
+    """A byte of an archive may say that it is encrypted, one of an array's header may open a bracket."""
+    torch.save(torch.arange(3), tmp_path / "x.pt")
+    np.save(tmp_path / "x.npy", np.arange(3))
+    for path, window in ((tmp_path / "x.pt", range(-100, 0)), (tmp_path / "x.npy", range(70))):
+        whole = path.read_bytes()
+        for at in window:
+            damaged = bytearray(whole)
+            damaged[at] = ord("(")
+            path.write_bytes(damaged)
+            with suppress(InvalidParameter):
+                read_tensor(str(path))
+            _read.cache_clear()  # the time stamp may be the same
+
+
+def test_a_path_with_a_nul_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match=r"'a\\x00b\.pt': expected the path of a file"):
+        read_tensor("a\0b.pt")
 
 
 # fbgemm_gpu, by a stub with the same interface: the package needs a torch of its own.

@@ -176,10 +176,12 @@ def test_a_rank_that_is_there_twice_ends_it_for_all(port: int, agents: Agents) -
     assert first.receive(connection.from_rank_zero) == End(2, second.reason)
 
 
+DEEP = b'{"type":"Greeting","version":"0.0","x":' + b"[" * 60_000 + b"]" * 3 + b"}\n"
 STRANGERS = [
     b"GET / HTTP/1.1\r\n\r\n",
     b"",
     b"x" * 200_000,
+    DEEP,
     b'{"type":"Greeting"}\n',
     b'{"type":"Greeting","version":"0.0","rank":-7}\n',
     b'{"type":"Greeting","version":"0.0","rank":1,"size":2,"nonce":"n"}\n{"type":"Proof","proof":"\\u00e4"}\n',
@@ -192,6 +194,17 @@ STRANGERS = [
 def test_a_stranger_keeps_nobody_from_coming(port: int, agents: Agents, said: bytes) -> None:
     posts = agents.await_agents()
     agents.come(said)
+    agents.come(greeting())
+    assert sorted(posts()) == [1]
+
+
+def test_many_whose_lines_cannot_be_decoded_keep_nobody_from_coming(
+    port: int, agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher, "_MAX_STRANGERS", 1)
+    posts = agents.await_agents()
+    for _ in range(5):
+        agents.come(DEEP)
     agents.come(greeting())
     assert sorted(posts()) == [1]
 

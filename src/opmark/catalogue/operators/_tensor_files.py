@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import tokenize
 import zipfile
+import zlib
 from functools import lru_cache
 from io import BytesIO
 from math import prod
@@ -15,6 +17,9 @@ from opmark.errors import InvalidParameter
 
 _STORAGES = {"LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "FloatStorage": "float32",
              "HalfStorage": "float16", "DoubleStorage": "float64"}  # fmt: skip
+_DAMAGE = (ValueError, LookupError, TypeError, EOFError, AttributeError, OverflowError, MemoryError, RuntimeError,
+           pickle.PickleError, tokenize.TokenError, zipfile.BadZipFile, zlib.error)  # fmt: skip
+"""What pickle, zipfile and numpy.load raise for a damaged file; none has an exception of its own for that."""
 _HINT = "write it with torch.save(tensor.cpu(), PATH) or numpy.save(PATH, array)"
 
 
@@ -30,6 +35,8 @@ def read_tensor(path: str) -> Any:
         return _read(path, stamp.st_mtime_ns, stamp.st_size)
     except OSError as error:
         raise InvalidParameter(f"{path}: the file cannot be read: {error.strerror}", _HINT) from None
+    except ValueError as error:  # a NUL in the path
+        raise InvalidParameter(f"{path!r}: expected the path of a file: {error}", _HINT) from None
 
 
 @lru_cache(maxsize=8)
@@ -43,8 +50,10 @@ def _read(path: str, changed: int, size: int) -> Any:
             if not isinstance(found, np.ndarray):
                 raise ValueError(f"it holds a {type(found).__name__}")
             return found
-    except (ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile, pickle.PickleError) as error:
-        raise InvalidParameter(f"{path}: expected one saved tensor: {error}", _HINT) from None
+    except _DAMAGE as error:
+        raise InvalidParameter(
+            f"{path}: expected one saved tensor: {str(error) or type(error).__name__}", _HINT
+        ) from None
 
 
 class _TensorUnpickler(pickle.Unpickler):

@@ -19,7 +19,7 @@ SHAPE = shape("shape", "shape of x: batch, channels, and any number of further a
 EPS = real("eps", "added to the variance before the root", 1e-5, kind="amount")
 TRAINING = "use the statistics of this batch and update the running ones; false: use the running ones"
 MOMENTUM = real("momentum", "weight of this batch in the running statistics (MXNet: 1 - this)", 0.1, kind="amount")
-MOMENTUM_IS_A_SHARE = ParamRule("momentum", "be at most 1", lambda p: p["momentum"] <= 1)
+MOMENTUM_IS_A_SHARE = ParamRule("momentum", "be at most 1", lambda p: p.get("momentum", 0) <= 1)
 HAS_CHANNELS = ParamRule("shape", "have at least 2 axes, of which the second is the channels (got {shape})",
                     lambda p: len(p["shape"]) >= 2)  # fmt: skip
 IMAGES = {
@@ -100,7 +100,7 @@ def numpy_norm(reference: Callable[..., Any], *running: str) -> Implementation:
 
     def build(p: Params, **tensors: Any) -> Launch:
         launch: Launch = formula(reference).build(p, **tensors)
-        if not p["training"]:
+        if not p.get("training"):
             return launch
         mean, var = (tensors[name] for name in running)
 

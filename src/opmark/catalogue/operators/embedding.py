@@ -58,11 +58,11 @@ def distinct_rows(p: Params, tables: int = 1) -> int:
     each = lookups(p, tables) / tables
     if p["distribution"] == "uniform":
         return round(tables * expected_distinct(each, p["rows"]))
-    return round(tables * _distinct_zipf(each, p["rows"], p["alpha"]))
+    return round(tables * expected_distinct_zipf(each, p["rows"], p["alpha"]))
 
 
 @lru_cache(maxsize=256)
-def _distinct_zipf(lookups: float, rows: int, alpha: float) -> float:
+def expected_distinct_zipf(lookups: float, rows: int, alpha: float) -> float:
     """Return the expected number of different ranks that `zipf_indices` draws. Ranks above 4,096 are taken together in
     steps of 1 %, within which they are about equally frequent."""
     power = (1 - alpha) or 1e-9

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -340,7 +341,7 @@ def _inputs(p: Params, norm: bool) -> dict[str, TensorSpec]:
 def _cost(p: Params, norm: bool) -> Cost:
     """Count the products and a shift of each output; the scale is folded into the weights."""
     n, read = _outputs(p), nbytes(_inputs(p, norm).values())
-    if norm and p["training"]:  # 7 flops and new statistics, as for batch_norm
+    if norm and p.get("training"):  # 7 flops and new statistics, as for batch_norm
         return Cost((2 * _terms(p) + 7) * n, read, (n + 2 * p["out_channels"]) * sizeof(p["dtype"]))
     return Cost((2 * _terms(p) + 1) * n, read, n * sizeof(p["dtype"]))
 
@@ -353,7 +354,7 @@ def _backward_cost(p: Params, norm: bool) -> Cost:
     images = specs["x"].nbytes + specs["weight"].nbytes
     if not norm:
         return Cost((4 * _terms(p) + 1) * n, images + 2 * n * kind, images + vector)
-    flops, vectors = (9, 1) if p["training"] else (6, 3)
+    flops, vectors = (9, 1) if p.get("training") else (6, 3)
     return Cost((4 * _terms(p) + flops) * n, images + 2 * n * kind + vectors * vector, images + 2 * vector)
 
 
@@ -371,7 +372,7 @@ def _per_channel(vector: Any) -> Any:
 
 # A normalised batch has values of about 1, whatever the convolution has.
 CONV_TOLERANCE = sum_of_products(_terms)
-NORM_TOLERANCE = Tolerance(_terms, lambda p: 1.0 if p["training"] else CONV_TOLERANCE.magnitude(p))
+NORM_TOLERANCE = Tolerance(_terms, lambda p: 1.0 if p.get("training") else CONV_TOLERANCE.magnitude(p))
 
 
 def _conv_relu(p: Params, x: Any, weight: Any, bias: Any) -> Any:
@@ -382,21 +383,29 @@ def _smooth_conv_relu(p: Params, x: Any, weight: Any, bias: Any) -> Any:
     return _away_from_zero(p, _conv(p, x, weight) + _per_channel(bias), CONV_TOLERANCE)
 
 
+TRAINING_PARAMS = (flag("training", TRAINING, later=True), replace(MOMENTUM, later=True))
+
+
+def _with_norm_defaults(p: Params) -> Params:
+    """Return the parameters with `training` and `momentum`, which a case has only where they are not the defaults."""
+    return {**{param.name: param.default for param in TRAINING_PARAMS}, **p}
+
+
 def _conv_bn(p: Params, x: Any, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
-    return batch_norm(p, _conv(p, x, weight), gamma, beta, mean, var)
+    return batch_norm(_with_norm_defaults(p), _conv(p, x, weight), gamma, beta, mean, var)
 
 
 def _conv_bn_relu(p: Params, **inputs: Any) -> Any:
     found = _conv_bn(p, **inputs)
-    return (np.maximum(found[0], 0), *found[1:]) if p["training"] else np.maximum(found, 0)
+    return (np.maximum(found[0], 0), *found[1:]) if p.get("training") else np.maximum(found, 0)
 
 
 def _smooth_conv_bn_relu(p: Params, x: Any, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
     """Compare what the normalisation shifts, in units of what the convolution adds up."""
     convolved = _conv(p, x, weight)
-    normal = batch_norm(p, convolved, gamma, beta, mean, var)
-    spread = convolved.var(axis=(0, 2, 3)) if p["training"] else var
-    sums = (normal[0] if p["training"] else normal) / _per_channel(gamma / np.sqrt(spread + p["eps"]))
+    normal = batch_norm(_with_norm_defaults(p), convolved, gamma, beta, mean, var)
+    spread = convolved.var(axis=(0, 2, 3)) if p.get("training") else var
+    sums = (normal[0] if p.get("training") else normal) / _per_channel(gamma / np.sqrt(spread + p["eps"]))
     return _away_from_zero(p, sums, CONV_TOLERANCE)
 
 
@@ -410,7 +419,9 @@ def _conv_relu_chain(p: Params) -> Callable[..., Any]:
 def _bn_chain(p: Params, relu: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
     from torch.nn.functional import batch_norm, conv2d
 
-    window, how, training = (p["stride"], p["padding"]), (p["training"], p["momentum"], p["eps"]), p["training"]
+    norm = _with_norm_defaults(p)
+    window, training = (p["stride"], p["padding"]), norm["training"]
+    how = training, norm["momentum"], norm["eps"]
 
     def chain(x: Any, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
         normal = batch_norm(conv2d(x, weight, None, *window), mean, var, gamma, beta, *how)
@@ -440,7 +451,7 @@ def _native_relu(p: Params, x: Any, weight: Any, bias: Any) -> Launch:
 
 def _fold(p: Params, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> tuple[Any, Any]:
     """Fold the normalisation into weight and bias of the convolution, in float64, then round."""
-    if p["training"]:
+    if p.get("training"):
         raise Unsupported("the statistics of a batch, which training uses, cannot be folded into the weights")
     scale = gamma.double() / (var.double() + p["eps"]).sqrt()
     bias = beta.double() - mean.double() * scale
@@ -468,7 +479,7 @@ RULES = (
 )
 NORM_RULES = (
     ParamRule("training", "be false where a channel of the result has fewer than 4 elements",
-              lambda p: not p["training"] or _outputs(p) // p["out_channels"] >= 4),
+              lambda p: not p.get("training") or _outputs(p) // p["out_channels"] >= 4),
     MOMENTUM_IS_A_SHARE,
 )  # fmt: skip
 PARAMS = (
@@ -482,7 +493,7 @@ PARAMS = (
 )
 INFERENCE = "for inference, where statistics are folded into the weights in advance, or in training"
 FOLDED = "weights into which statistics are folded in advance are for inference, and have no gradient"
-NORM_PARAMS = (flag("training", TRAINING), MOMENTUM, EPS)
+NORM_PARAMS = (*TRAINING_PARAMS, EPS)
 
 
 def _pattern(

@@ -168,7 +168,7 @@ GROUPED_GEMM_MIXED = Operator(
         shape("M", "rows of each product, as in 512x256x64"),
         shape("N", "columns of each b and c"),
         shape("K", "columns of each a, rows of each b"),
-        dtype(*FLOATS),
+        DTYPE,
     ),
     tolerance=sum_of_products(lambda p: max(p["K"])),
     presets={

@@ -33,13 +33,14 @@ PARAMS = (
     choice("per", "one scale for the whole tensor, or one per channel along the last axis",
            ("channel", "tensor"), "channel"),
     integer("zero_point", "the integer that stands for zero", 0),
-    dtype("int8", *FLOATS8, name="quantized_dtype", default="int8", doc="element type of the 8-bit numbers"),
+    dtype("int8", *FLOATS8, name="quantized_dtype", default="int8", doc="element type of the 8-bit numbers",
+          later=True),
     dtype("float32", "float16", "bfloat16"),
 )  # fmt: skip
 LIMITS = {"int8": (LOWEST, HIGHEST), "float8_e4m3fn": (-448.0, 448.0), "float8_e5m2": (-57344.0, 57344.0)}
 RULES = (
     ParamRule("zero_point", "be 0 for {quantized_dtype} (got {zero_point})",
-         lambda p: p["quantized_dtype"] == "int8" or not p["zero_point"]),
+         lambda p: quantized(p) == "int8" or not p["zero_point"]),
     ParamRule("zero_point", "be a number of 8 bits, -128 to 127 (got {zero_point})",
          lambda p: LOWEST <= p["zero_point"] <= HIGHEST),
 )  # fmt: skip
@@ -59,7 +60,7 @@ def _quantize_inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def quantized(p: Params) -> str:
-    return str(p["quantized_dtype"])
+    return str(p.get("quantized_dtype", "int8"))
 
 
 def _numbers(p: Params, x: Any, scale: Any) -> Any:

@@ -11,7 +11,7 @@ from opmark.catalogue.operators._builders import formula
 from opmark.catalogue.operators._builders import torch as by_torch
 from opmark.catalogue.operators._fbgemm import by_fbgemm, lookup
 from opmark.catalogue.operators._tensor_files import read_tensor
-from opmark.catalogue.operators.embedding import WEIGHTED
+from opmark.catalogue.operators.embedding import WEIGHTED, expected_distinct_zipf
 from opmark.errors import InvalidParameter
 from opmark.plugin import Launch, Operator, Param, ParamRule, Params, Tolerance
 from opmark.plugin.param import choice, dtype, flag, real, shape, size
@@ -38,6 +38,11 @@ def _starts(p: Params) -> Any:
             raise InvalidParameter(
                 f"{p['offsets_file']}: expected {bags} offsets from 0 upwards, got shape {list(found.shape)}",
                 f"{len(p['rows'])} tables have {p['bags']} bags each",
+            )
+        if found[-1] > lookups:
+            raise InvalidParameter(
+                f"{p['offsets_file']}: expected offsets of at most {lookups}, got {found[-1]}",
+                f"{p['indices_file']} has {lookups} indices",
             )
         return np.append(found[:bags], lookups)
     return np.concatenate([[0], np.cumsum(np.repeat(p["pooling"], p["bags"]))])
@@ -83,6 +88,8 @@ def _distinct(p: Params, table: int, lookups: int) -> float:
     if p["indices_file"]:
         first = sum(_table_lookups(p)[:table])
         return len(np.unique(read_tensor(p["indices_file"])[first : first + lookups]))
+    if p["distribution"] == "zipf":
+        return expected_distinct_zipf(lookups, p["rows"][table], p["alpha"])
     return expected_distinct(lookups, p["rows"][table])
 
 

@@ -218,7 +218,7 @@ class RankConnection:
                 line = self._receiving_seal.check(line)
             try:
                 message = decoder.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise ConnectionLost(f"said what opmark does not say ({error}): {line[:80]!r}") from None
             if not isinstance(message, Alive):
                 return message, line

@@ -277,13 +277,14 @@ class _Reception:
     def _admit(self, connection: RankConnection, address: str) -> None:
         """Find out who it is, in a thread of its own: other programs may connect, and say nothing."""
         try:
-            who = admit_agent(connection, self._secret)
+            try:
+                who = admit_agent(connection, self._secret)
+            finally:  # before it counts as arrived: those that wait are closed in the end
+                del self._waiting[connection]
         except NotAuthenticated as error:
             self._refused = f"{address} {error}"
             connection.close()
-            del self._waiting[connection]
         else:
-            del self._waiting[connection]  # before it counts as arrived: those that wait are closed in the end
             self._arrivals.put(_Arrival(connection, who))
 
     def _let_in(self, arrival: _Arrival) -> None:

@@ -276,7 +276,7 @@ class _Trial:
         single = {
             param.name: "float32"
             for param in operator.params
-            if param.kind == "dtype" and params[param.name] == "bfloat16" and "float32" in (param.choices or DTYPES)
+            if param.kind == "dtype" and params.get(param.name) == "bfloat16" and "float32" in (param.choices or DTYPES)
         }
         tiny = shrink(operator, {**params, **single}, lambda p: _work(operator, p) > 1, _LEAST)
         if _work(operator, tiny) > _TOO_MUCH_WORK:

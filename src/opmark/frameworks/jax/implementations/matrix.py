@@ -15,7 +15,7 @@ _LARGEST = 127
 
 
 def _quantize(p: Params, x: Any, scale: Any) -> Any:
-    if (kind := p["quantized_dtype"]) != "int8":
+    if (kind := p.get("quantized_dtype", "int8")) != "int8":
         largest = float(jnp.finfo(kind).max)
         return jnp.clip(x / scale, -largest, largest).astype(kind)
     return jnp.clip(jnp.round(x / scale) + p["zero_point"], -128, 127).astype(kind)

@@ -132,12 +132,12 @@ def _linear_gelu(p: Params, x: Any, weight: Any, bias: Any) -> Any:
 
 
 def _conv_bn(p: Params, x: Any, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
-    return _batch_norm(p, conv(p, x, weight), gamma, beta, mean, var)
+    return _batch_norm({"training": False, "momentum": 0.1, **p}, conv(p, x, weight), gamma, beta, mean, var)
 
 
 def _conv_bn_relu(p: Params, **tensors: Any) -> Any:
     found = _conv_bn(p, **tensors)
-    return (nn.relu(found[0]), *found[1:]) if p["training"] else nn.relu(found)
+    return (nn.relu(found[0]), *found[1:]) if p.get("training") else nn.relu(found)
 
 
 def _conv_relu(p: Params, x: Any, weight: Any, bias: Any) -> Any:

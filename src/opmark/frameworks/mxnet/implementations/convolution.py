@@ -121,12 +121,13 @@ def _transformer(mx: Any, p: Params, x: Any, theta: Any) -> Any:
 
 
 def _conv_bn(mx: Any, p: Params, x: Any, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
-    return batch_norm(mx, p, _conv(mx, p, x, weight), gamma, beta, mean, var)
+    norm = {"training": False, "momentum": 0.1, **p}
+    return batch_norm(mx, norm, _conv(mx, p, x, weight), gamma, beta, mean, var)
 
 
 def _conv_bn_relu(mx: Any, p: Params, **tensors: Any) -> Any:
     found = _conv_bn(mx, p, **tensors)
-    return (mx.nd.relu(found[0]), *found[1:]) if p["training"] else mx.nd.relu(found)
+    return (mx.nd.relu(found[0]), *found[1:]) if p.get("training") else mx.nd.relu(found)
 
 
 IMPLEMENTATIONS = {

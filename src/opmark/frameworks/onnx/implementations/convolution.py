@@ -38,13 +38,13 @@ def _conv_relu(g: GraphBuilder, p: Params, x: str, weight: str, bias: str) -> An
 
 def _conv_bn(g: GraphBuilder, p: Params, x: str, weight: str, gamma: str, beta: str, mean: str, var: str) -> Any:
     image = ((n + 2 * p["padding"] - k) // p["stride"] + 1 for n, k in zip(p["image"], p["kernel"], strict=True))
-    norm = {**p, "shape": [p["batch"], p["out_channels"], *image]}
+    norm = {"training": False, "momentum": 0.1, **p, "shape": [p["batch"], p["out_channels"], *image]}
     return batch_norm(g, norm, g.Conv(x, weight, **_sliding(p, 2)), gamma, beta, mean, var)
 
 
 def _conv_bn_relu(g: GraphBuilder, p: Params, **names: str) -> Any:
     found = _conv_bn(g, p, **names)
-    return (g.Relu(found[0]), *found[1:]) if p["training"] else g.Relu(found)
+    return (g.Relu(found[0]), *found[1:]) if p.get("training") else g.Relu(found)
 
 
 def _max_pool(dims: int) -> Implementation:

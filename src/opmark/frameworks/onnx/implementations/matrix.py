@@ -244,9 +244,10 @@ def _narrow(g: GraphBuilder, x: str, dtype: str) -> str:
 
 def _scale_and_zero(g: GraphBuilder, p: Params, scale: str) -> tuple[str, str, dict[str, int]]:
     """Return scale and zero point: single numbers for the tensor, or one per channel."""
+    kind = p.get("quantized_dtype", "int8")
     if p["per"] == "tensor":
-        return g.Squeeze(scale, [0]), g.constant(p["zero_point"], p["quantized_dtype"]), {}
-    zeros = g.constant([p["zero_point"]] * p["shape"][-1], p["quantized_dtype"])
+        return g.Squeeze(scale, [0]), g.constant(p["zero_point"], kind), {}
+    zeros = g.constant([p["zero_point"]] * p["shape"][-1], kind)
     return scale, zeros, {"axis": len(p["shape"]) - 1}
 
 

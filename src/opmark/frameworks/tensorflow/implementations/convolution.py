@@ -124,7 +124,8 @@ def _fused(normalised: bool, relu: bool) -> Callable[..., Any]:
     def function(tf: Any, p: Params, x: Any, weight: Any, **vectors: Any) -> Any:
         found = _convolve(tf, p, x, weight, 2)
         if normalised:
-            found = batch_norm(tf, p, found, *(vectors[name] for name in ("gamma", "beta", "mean", "var")))
+            norm = {"training": False, "momentum": 0.1, **p}
+            found = batch_norm(tf, norm, found, *(vectors[name] for name in ("gamma", "beta", "mean", "var")))
         else:
             found = tf.nn.bias_add(found, vectors["bias"], data_format="NCHW")
         if not relu:

@@ -98,7 +98,7 @@ def _sequence_last(tf: Any, p: Params, x: Any, lengths: Any) -> Any:
 
 
 def _require_int8(p: Params) -> None:
-    if p["quantized_dtype"] != "int8":
+    if p.get("quantized_dtype", "int8") != "int8":
         raise Unsupported("TensorFlow has no kernels for 8-bit floats")
 
 

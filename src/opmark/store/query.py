@@ -117,7 +117,8 @@ def _in_sqlite(
 ) -> Iterator[tuple[list[str], Iterator[Row]]]:
     """Ask in another process, which is killed when the time is over: no function of SQLite holds this one up."""
     budget = _TimeBudget(seconds)
-    command = [sys.executable, "-IS", str(_PROCESS), database.read_address(), str(BUSY_SECONDS), str(limit or "")]
+    most = "" if limit is None else str(limit)
+    command = [sys.executable, "-IS", str(_PROCESS), database.read_address(), str(BUSY_SECONDS), most]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:  # fmt: skip

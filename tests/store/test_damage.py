@@ -178,6 +178,32 @@ def test_figures_of_older_versions_have_no_checksum(path: Path) -> None:
     assert len(query(path, "SELECT * FROM results WHERE median > 0")[1]) == COUNT
 
 
+@pytest.mark.parametrize(
+    "figures",
+    [
+        pytest.param("[" * 100_000, id="deep and open"),
+        pytest.param("[" * 1500 + "]" * 1500, id="deeper than SQLite reads"),
+        pytest.param(b"\xff\x00", id="bytes"),
+        pytest.param(5, id="a number"),
+        pytest.param("[[1]]x", id="more behind its end"),
+        pytest.param("{}", id="an object"),
+    ],
+)
+def test_figures_that_are_none_cost_no_other_record_of_a_query(path: Path, figures: object) -> None:
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("UPDATE record SET figures = ? WHERE number = 2", (figures,))
+    rows = query(path, "SELECT median, cautions FROM results ORDER BY number")[1]
+    assert len(rows) == COUNT
+    assert rows[1] == (None, '["damaged"]')
+    assert all(median for median, _ in rows[:1] + rows[2:])
+
+
+def test_figures_that_are_no_text_cost_no_other_record_of_a_query(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("UPDATE record SET figures = CAST(x'5b5bff5d5d' AS TEXT) WHERE number = 2")
+    assert len(query(path, "SELECT * FROM results WHERE median > 0")[1]) == COUNT - 1
+
+
 @pytest.mark.parametrize("index", ["record_outcome", "sqlite_autoindex_record_1"])
 def test_a_damaged_index_hides_no_record(path: Path, make_run: Callable[..., Run], index: str) -> None:
     with closing(sqlite3.connect(path)) as raw:

@@ -69,10 +69,13 @@ def main(address: str, wait: str, limit: str) -> None:
     sql, views, damaged = question
     left = int(limit) if limit else None
 
-    def check(figures: str) -> str:
+    def check(figures: Any) -> str:
+        """Return the text of figures, or what stands in its place. As a text, bytes that are no UTF-8 would not come
+        here, and the whole statement would fail."""
         try:
-            return figures if all(is_sealed(figure.encode()) for figure in split_figures(figures)) else damaged
-        except (IndexError, ValueError):
+            text = str(figures, "utf-8")  # a TypeError for NULL
+            return text if all(is_sealed(figure.encode()) for figure in split_figures(text)) else damaged
+        except (IndexError, ValueError, TypeError, RecursionError):
             return damaged
 
     try:

@@ -147,6 +147,7 @@ class _Source:
         notes = [_without(note, "run_id") for note in notes_of(self._connection, theirs.id, list(within))]
         run = replace(theirs, id=harmless_id(theirs.id))
         if self._limits:
+            check_size([msgspec.to_builtins(run), *notes], self._limits)
             check_run(run, tuple(msgspec.convert(note, Note) for note in notes), self._limits)
         return _SourceRun(theirs.id, run, notes)
 

@@ -204,6 +204,16 @@ def test_figures_that_are_no_text_cost_no_other_record_of_a_query(path: Path) ->
     assert len(query(path, "SELECT * FROM results WHERE median > 0")[1]) == COUNT - 1
 
 
+def test_a_text_with_a_damaged_byte_costs_no_other_row(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("UPDATE record SET reason = CAST(x'61ff' AS TEXT) WHERE number = 2")
+        raw.execute("UPDATE run SET label = CAST(x'62ff' AS TEXT)")
+    with closing(open_sql(path)) as store:
+        (run,) = store.runs()
+        assert run.label == "b\N{REPLACEMENT CHARACTER}"
+        assert [one.reason for one in record_outlines(store, run.id)][1] == "a\N{REPLACEMENT CHARACTER}"
+
+
 @pytest.mark.parametrize("index", ["record_outcome", "sqlite_autoindex_record_1"])
 def test_a_damaged_index_hides_no_record(path: Path, make_run: Callable[..., Run], index: str) -> None:
     with closing(sqlite3.connect(path)) as raw:

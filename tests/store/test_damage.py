@@ -14,8 +14,9 @@ from sqlalchemy import select
 
 from opmark.errors import StoreError, UserError
 from opmark.schema import Record, Run
+from opmark.store.merge import merge
 from opmark.store.query import query
-from opmark.store.records import record_heads, record_outlines
+from opmark.store.records import record_heads, record_outlines, records_of_task
 from opmark.store.sql import SqlStore, open_sql
 from opmark.store.tables import FINDING, RECORD
 from opmark.store.transfer import parts
@@ -227,8 +228,16 @@ def test_a_damaged_index_hides_no_record(path: Path, make_run: Callable[..., Run
     said: list[str] = []
     with closing(open_sql(path)) as store:
         store.say = said.append
-        assert len(store.records(make_run().id)) == COUNT
-        assert len(record_heads(store, make_run().id)) == COUNT
+        run = make_run().id
+        records = store.records(run)
+        assert len(records) == COUNT
+        assert len(record_heads(store, run)) == COUNT
+        assert len(record_outlines(store, run)) == COUNT
+        assert len(store.figures(runs=[run, "none"])) == COUNT
+        assert [found for one in records for found in records_of_task(store, run, one.task.id)] == records
+        assert sum(part.records for part in parts(store, run, 1000, 1 << 30)) == COUNT
+        with closing(open_sql(path.with_name("other.db"), create=True)) as other:
+            assert merge(other, store).records == COUNT
     assert len(said) == 1
     assert "an index is damaged" in said[0]
 

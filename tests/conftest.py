@@ -107,6 +107,14 @@ def isolated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return home
 
 
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A journal that holds every run, as if no store could be written."""
+    path = Path("waiting.sqlite")
+    monkeypatch.setattr("opmark.store.backlog.journals_of", lambda location, run_ids: [path])
+    return path
+
+
 @pytest.fixture(scope="session", autouse=True)
 def calm() -> Iterator[list[bool]]:
     """Takes what the tests' own load disturbs for measured, in fixtures of every scope: tests run beside each other.

@@ -53,6 +53,12 @@ def test_a_verdict_may_fail_a_build(main: Command) -> None:
     assert "no verdict named `slow`" in main("ab", *few, "--fail-if", "slow").err
 
 
+def test_runs_that_wait_for_their_store_are_not_called_stored(main: Command, waiting: Path) -> None:
+    done = main("ab", "add", "-p", "shape=64", "--backend", "null", "--same", "--processes", "2")
+    assert done.code == 1
+    assert f"kept in the journal {waiting}" in done.err
+
+
 @pytest.mark.serial
 @pytest.mark.parametrize("slower", [True, False])
 def test_a_check_against_a_revision_needs_no_stored_run(

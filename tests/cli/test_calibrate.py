@@ -31,6 +31,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opmark.runner.calibration._PRODUCTS", {"cpu": (16,), "device": (16,)})
 
 
+def test_peaks_that_wait_for_their_store_are_shown_and_not_called_stored(main: Command, waiting: Path) -> None:
+    done = main("calibrate", "--backend", "null")
+    assert done.code == 1
+    assert f"kept in the journal {waiting}" in done.err
+    assert "smallest call" in done.out
+
+
 def test_peaks_are_a_table_and_the_runs_of_the_store_get_their_share_of_them(main: Command, db: Path) -> None:
     ran = main("run", "exp", "--size", "small", "--backend", "null", "--effort", "quick")
     assert "of peak" not in ran.out

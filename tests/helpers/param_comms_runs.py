@@ -56,6 +56,7 @@ class FakeRun:
         self.asked: Mapping[str, Any] = {}
         self.others: int | None = None
         """If set, the result is that of rank 3, which has no records, but the exit code of rank 0."""
+        self.journals: tuple[Path, ...] = ()
         self._of = of
         self._backwards = backwards
         self._skipped = skipped
@@ -71,4 +72,4 @@ class FakeRun:
         on_start(run, Plan(tuple(one.task for one in records), tuple(left)), [])
         for one in reversed(records) if self._backwards else records:
             on_record(one)
-        return Result(run, records, Path("store"))
+        return Result(run, records, Path("store"), journals=self.journals)

@@ -14,8 +14,9 @@ from sqlalchemy import select
 
 from opmark.errors import StoreError, UserError
 from opmark.schema import Record, Run
+from opmark.store.merge import merge
 from opmark.store.query import query
-from opmark.store.records import record_heads, record_outlines
+from opmark.store.records import record_heads, record_outlines, records_of_task
 from opmark.store.sql import SqlStore, open_sql
 from opmark.store.tables import FINDING, RECORD
 from opmark.store.transfer import parts
@@ -178,6 +179,42 @@ def test_figures_of_older_versions_have_no_checksum(path: Path) -> None:
     assert len(query(path, "SELECT * FROM results WHERE median > 0")[1]) == COUNT
 
 
+@pytest.mark.parametrize(
+    "figures",
+    [
+        pytest.param("[" * 100_000, id="deep and open"),
+        pytest.param("[" * 1500 + "]" * 1500, id="deeper than SQLite reads"),
+        pytest.param(b"\xff\x00", id="bytes"),
+        pytest.param(5, id="a number"),
+        pytest.param("[[1]]x", id="more behind its end"),
+        pytest.param("{}", id="an object"),
+    ],
+)
+def test_figures_that_are_none_cost_no_other_record_of_a_query(path: Path, figures: object) -> None:
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("UPDATE record SET figures = ? WHERE number = 2", (figures,))
+    rows = query(path, "SELECT median, cautions FROM results ORDER BY number")[1]
+    assert len(rows) == COUNT
+    assert rows[1] == (None, '["damaged"]')
+    assert all(median for median, _ in rows[:1] + rows[2:])
+
+
+def test_figures_that_are_no_text_cost_no_other_record_of_a_query(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("UPDATE record SET figures = CAST(x'5b5bff5d5d' AS TEXT) WHERE number = 2")
+    assert len(query(path, "SELECT * FROM results WHERE median > 0")[1]) == COUNT - 1
+
+
+def test_a_text_with_a_damaged_byte_costs_no_other_row(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("UPDATE record SET reason = CAST(x'61ff' AS TEXT) WHERE number = 2")
+        raw.execute("UPDATE run SET label = CAST(x'62ff' AS TEXT)")
+    with closing(open_sql(path)) as store:
+        (run,) = store.runs()
+        assert run.label == "b\N{REPLACEMENT CHARACTER}"
+        assert [one.reason for one in record_outlines(store, run.id)][1] == "a\N{REPLACEMENT CHARACTER}"
+
+
 @pytest.mark.parametrize("index", ["record_outcome", "sqlite_autoindex_record_1"])
 def test_a_damaged_index_hides_no_record(path: Path, make_run: Callable[..., Run], index: str) -> None:
     with closing(sqlite3.connect(path)) as raw:
@@ -191,8 +228,16 @@ def test_a_damaged_index_hides_no_record(path: Path, make_run: Callable[..., Run
     said: list[str] = []
     with closing(open_sql(path)) as store:
         store.say = said.append
-        assert len(store.records(make_run().id)) == COUNT
-        assert len(record_heads(store, make_run().id)) == COUNT
+        run = make_run().id
+        records = store.records(run)
+        assert len(records) == COUNT
+        assert len(record_heads(store, run)) == COUNT
+        assert len(record_outlines(store, run)) == COUNT
+        assert len(store.figures(runs=[run, "none"])) == COUNT
+        assert [found for one in records for found in records_of_task(store, run, one.task.id)] == records
+        assert sum(part.records for part in parts(store, run, 1000, 1 << 30)) == COUNT
+        with closing(open_sql(path.with_name("other.db"), create=True)) as other:
+            assert merge(other, store).records == COUNT
     assert len(said) == 1
     assert "an index is damaged" in said[0]
 

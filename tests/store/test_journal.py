@@ -344,6 +344,23 @@ def test_a_journal_that_is_written_is_left_to_its_writer(
         assert numbers(reader.records(make_run().id)) == [1, 2]
 
 
+def test_a_run_is_not_called_stored_while_somebody_else_has_its_journal(
+    tmp_path: Path, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog, "_PATIENCE", 0.05)
+    place = str(tmp_path / "store.db")
+    with closing(new_journal(place)) as journal:  # locked until it is closed
+        journal.begin(make_run("20200101-000000-0001"))
+        assert backlog.journals_of(place, ["20200101-000000-0001"]) == journals(place)
+        assert backlog.journals_of(place, ["29990101-000000-0001"]) == []  # younger than the journal
+    (path,) = journals(place)
+    assert backlog.journals_of(place, ["20200101-000000-0001"]) == [path]
+    assert backlog.journals_of(place, ["20200101-000000-0002"]) == []
+    path.write_bytes(b"no database at all, but long enough to be looked at" * 100)
+    assert backlog.journals_of(place, ["20200101-000000-0001"]) == [path]
+    assert storage_line(["20200101-000000-0001"], place).startswith("run 20200101-000000-0001 kept in the journal")
+
+
 KILLED = """
 import os, signal, sys
 from opmark.schema import EFFORTS, Case, Record, Run, Settings, Task

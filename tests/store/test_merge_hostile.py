@@ -125,7 +125,14 @@ def test_columns_are_made_from_the_content(ours: SqlStore, theirs: Path, make_ru
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("started", "9"), ("tasks", "many"), ("label", "x" * 2000), ("command", "x" * (LIMITS.line + 1)), ("plan", b"x")],
+    [
+        ("started", "9"),
+        ("tasks", "many"),
+        ("label", "x" * 2000),
+        ("command", "x" * (LIMITS.text + 1)),
+        ("command", "x" * (LIMITS.line + 1)),
+        ("plan", b"x"),
+    ],
 )
 def test_a_hostile_run_costs_itself(
     ours: SqlStore, theirs: Path, make_run: MakeRun, make_record: MakeRecord, column: str, value: Any
@@ -137,6 +144,25 @@ def test_a_hostile_run_costs_itself(
     done = merged(ours, theirs)
     assert (done.new, done.records) == (["another"], 1)
     assert [reason.startswith("run 1: ") for reason in done.refused] == [True]
+
+
+def test_a_note_is_no_longer_than_that_of_an_upload(ours: SqlStore, theirs: Path) -> None:
+    change(theirs, "UPDATE run_note SET text = ?", "x" * (LIMITS.text + 1))
+    done = merged(ours, theirs)
+    assert (done.new, done.records) == ([], 0)
+    assert done.refused == [f"run 1: expected texts of at most {LIMITS.text} characters, got one of {LIMITS.text + 1}"]
+
+
+def test_deep_facts_are_refused_whatever_their_name(ours: SqlStore, theirs: Path) -> None:
+    deep = Environment.of({"samples": msgspec.json.decode("[" * 900 + "]" * 900)})
+    change(
+        theirs, "INSERT INTO environment (id, facts) VALUES (?, ?)", deep.id, msgspec.json.encode(deep.facts).decode()
+    )
+    with_body(theirs, lambda body: body.update(environment=deep.id))
+    done = merged(ours, theirs)
+    assert (done.records, len(done.refused)) == (COUNT - 1, 1)
+    assert "too deep in each other" in done.refused[0]
+    assert ours.environments([deep.id]) == {}
 
 
 def test_an_environment_is_what_its_id_says(ours: SqlStore, theirs: Path) -> None:

@@ -51,6 +51,7 @@ def test_every_view_answers_and_the_empty_answer_has_columns(place: str) -> None
 def test_a_limit_is_kept_and_an_endless_answer_ends(place: str) -> None:
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"
     assert query(place, endless, 3)[1] == [(1,), (2,), (3,)]
+    assert query(place, "SELECT id FROM runs", 0) == (["id"], [])
     with pytest.raises(UserError, match="not answered within"):
         query(place, f"SELECT count(*) FROM ({endless}) AS m", 3, seconds=0.2)
 

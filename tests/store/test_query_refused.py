@@ -34,6 +34,17 @@ def test_one_function_of_sqlite_is_not_given_much_to_do(tmp_path: Path, make_run
         query(tmp_path / "x.db", "SELECT length(hex(zeroblob(500000000)))")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems limit no memory, or in another way")
+@pytest.mark.parametrize("end", ["ORDER BY 1", ""], ids=["sorted", "many large rows at once"])
+def test_a_statement_that_takes_all_memory_is_given_up(tmp_path: Path, make_run: Callable[..., Run], end: str) -> None:
+    with closing(open_sql(tmp_path / "x.db", create=True)) as opened:
+        opened.begin(make_run("one"))
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
+    with pytest.raises(UserError, match="takes too much memory") as caught:
+        query(tmp_path / "x.db", f"{endless} SELECT hex(zeroblob(4000000 + x)) FROM n {end}")
+    assert "WHERE" in (caught.value.hint or "")
+
+
 def test_one_function_that_would_take_hours_ends_with_its_time(tmp_path: Path, make_run: Callable[..., Run]) -> None:
     with closing(open_sql(tmp_path / "x.db", create=True)) as opened:
         opened.begin(make_run("one"))

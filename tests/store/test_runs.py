@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opmark.errors import UnknownName, UserError
 from opmark.schema import Run
@@ -33,6 +37,67 @@ def test_a_beginning_of_several_and_a_name_of_none_are_mistakes(store: MemorySto
         find_run(store, "mien")
     with pytest.raises(UserError, match="holds no run yet"):
         find_run(MemoryStore(), None)
+
+
+@pytest.fixture
+def nightly() -> MemoryStore:
+    """A store with two runs of one day and one of the day before, all with the same label."""
+    made = MemoryStore()
+    for name, started in (
+        ("a", "2030-01-01T23:30:00.000"),
+        ("b", "2030-01-02T00:30:00.000"),
+        ("c", "2030-01-02T12:00:00.500"),
+    ):
+        made.begin(Run(name, f"{started}+00:00", "plan", 1, "nightly"))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("2030-01-02", "c"),
+        ("2030-01-02T00", "b"),
+        ("2030-01-02T00:30+00:00", "b"),
+        ("2030-01-02T00:30:00+01:00", "a"),
+        ("2030-01-02T12:00:00", "c"),
+        ("2030-01-02T12:00:00.500Z", "c"),
+        ("nightly@{2030-01-01}", "a"),
+        ("nightly@{2030-01-02}", "c"),
+        ("nightly@{2030-01-02T01}", "b"),
+        ("nightly@{2030-01-02T01:00+01:00}", "a"),
+        ("nightly@{2030-01-01T22:00-03:00}", "b"),
+        ("nightly@{2030-01-02T12:00:00.499}", "b"),
+    ],
+)
+def test_a_date_is_a_period_in_utc_or_with_its_offset(nightly: MemoryStore, name: str, found: str) -> None:
+    assert find_run(nightly, name).id == found
+
+
+@pytest.mark.parametrize("date", ["9", "2030", "2030-13-01", "2030-01-02T", "2030-01-02T25:00", "2030-01-02+01:00"])
+def test_what_is_no_date_is_not_taken_for_one(nightly: MemoryStore, date: str) -> None:
+    with pytest.raises(UserError, match="expected a date or a time, got"):
+        find_run(nightly, f"nightly@{{{date}}}")
+    with pytest.raises(UnknownName):
+        find_run(nightly, date)
+
+
+def test_a_date_of_several_runs_changes_none_of_them(nightly: MemoryStore) -> None:
+    with pytest.raises(UserError, match="the date `2030-01-02` is of 2 runs: c, b"):
+        find_run(nightly, "2030-01-02", to_change=True)
+    with pytest.raises(UserError, match="the label `nightly` is of 3 runs"):
+        find_run(nightly, "nightly", to_change=True)
+    assert find_run(nightly, "2030-01-01", to_change=True).id == "a"
+    assert find_run(nightly, "nightly~1", to_change=True).id == "b"
+
+
+@given(st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1)), st.integers(-840, 840))
+def test_a_run_is_found_by_its_start_in_every_time_zone(begun: datetime, minutes: int) -> None:
+    store = MemoryStore()
+    moment = begun.replace(tzinfo=timezone.utc)
+    store.begin(Run("one", moment.isoformat(timespec="milliseconds"), "plan", 1))
+    there = moment.astimezone(timezone(timedelta(minutes=minutes)))
+    for timespec in ("hours", "minutes", "seconds", "milliseconds"):
+        assert find_run(store, there.isoformat(timespec=timespec), to_change=True).id == "one"
 
 
 def test_the_noise_of_a_backend_is_that_of_its_chip_and_threads(store: MemoryStore) -> None:

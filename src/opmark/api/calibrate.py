@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 
 from opmark.api.requests import CalibrateRequest, keywords_of
-from opmark.api.result import open_store, storage_line, store_all
+from opmark.api.result import journals_of, open_store, storage_line, store_all
 from opmark.errors import UserError
 from opmark.hardware.datasheets import datasheet
 from opmark.runner.calibration import calibration
@@ -18,10 +19,11 @@ from opmark.schema.machine import Peaks, findings_key
 @keywords_of(CalibrateRequest)
 def calibrate(request: CalibrateRequest) -> Peaks:
     """Measure the peaks of this machine and store them as a run. Reports on later runs compare rates with them."""
-    return calibrate_request(request)
+    return calibrate_request(request)[0]
 
 
-def calibrate_request(request: CalibrateRequest) -> Peaks:
+def calibrate_request(request: CalibrateRequest) -> tuple[Peaks, tuple[Path, ...]]:
+    """Return the peaks, and the journals that hold them if they are not in the store yet."""
     backend = request.backend or default_backends()[0]
     threads = default_threads() if request.threads is None else request.threads
     work = calibration(backend, threads, request.timeout, request.say, request.on_step)
@@ -34,8 +36,9 @@ def calibrate_request(request: CalibrateRequest) -> Peaks:
                 f"nothing could be measured on {backend}: {work.records[0].reason}", f"`opmark show {run.id}` says why"
             )
         store.keep("peaks", findings_key(work.facts()), run.started, peaks)
-    request.say(storage_line([run.id], request.db))
-    return peaks
+    journals = journals_of(request.db, [run.id])
+    request.say(storage_line([run.id], request.db, journals))
+    return peaks, journals
 
 
 def datasheet_peaks(peaks: Peaks) -> Peaks | None:

@@ -29,7 +29,7 @@ def ab(
     as_json: Json = False,
 ) -> None:
     from opmark.api.ab import ab_request
-    from opmark.api.result import storage_line
+    from opmark.api.result import journals_of, storage_line
     from opmark.cli.progress import Turns
 
     verdicts = split(fail_if or [])
@@ -53,8 +53,9 @@ def ab(
     finally:
         turns.end()
     print_compared(found, as_json=as_json)
-    turns.say(storage_line(found.runs, request.db))
-    if has_failures(found) or any(pair.verdict in verdicts for pair in found.pairs):
+    journals = journals_of(request.db, found.runs)
+    turns.say(storage_line(found.runs, request.db, journals))
+    if has_failures(found) or journals or any(pair.verdict in verdicts for pair in found.pairs):
         raise typer.Exit(1)
 
 

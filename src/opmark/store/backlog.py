@@ -31,6 +31,10 @@ _OF = "journal of"
 """Key in the table `meta` of a journal for the identity of its store."""
 _ROOM = 256 * 1024
 """Bytes that a new journal reserves: enough for some hundred records even if the disk becomes full."""
+_TIME = "20300101-000000"
+"""Form of the time in the name of a journal."""
+_PATIENCE = 2.0
+"""Seconds to wait for another process that merges a journal at this moment."""
 _PORT = 5432
 _SECRET = ("password", "passfile", "sslpassword")
 
@@ -127,13 +131,18 @@ def merge_command(journal: Path, location: StoreLocation) -> str:
 
 
 def journals_of(location: StoreLocation, run_ids: Collection[str]) -> list[Path]:
-    """Return the pending journals of a store that hold something of these runs. One that another process writes is
-    none of these."""
+    """Return the pending journals of a store that hold something of these runs. A journal that cannot be read, because
+    it is damaged or another process has it, may hold them, too, unless it is older than the runs."""
     found = []
     for path in pending_journals(location):
-        with suppress(StoreError), closing(SqlStore(Sqlite(path, wait=0.0), create=False)) as journal:
-            if any(run.id in run_ids for run in journal.runs()):
-                found.append(path)
+        try:
+            with closing(SqlStore(Sqlite(path, wait=_PATIENCE), create=False)) as journal:
+                holds = any(run.id in run_ids for run in journal.runs())
+        except StoreError:
+            made = path.name.partition("-")[2]  # this and the id of a run begin with a time, of the same form
+            holds = path.exists() and any(made[: len(_TIME)] >= run_id[: len(_TIME)] for run_id in run_ids)
+        if holds:
+            found.append(path)
     return found
 
 

@@ -67,7 +67,6 @@ _SAMPLE = (1e-30, 1e18)
 """Range of samples in seconds, joules or bytes, besides 0; values computed from others could overflow."""
 _SECONDS, _FLOPS, _BANDWIDTH = (1e-12, 1e6), (1e3, 1e19), (1e6, 1e17)
 _SPREAD, _LAUNCH = (0.0, 1.0), (0.0, 1e6)
-_SAMPLES = "samples"
 
 
 class LimitExceeded(ValueError):
@@ -83,9 +82,9 @@ def harmless_id(theirs: str) -> str:
 
 
 def check_size(value: Any, limits: Limits) -> int:
-    """Check depth, lengths and number of values of a line, and return the number; samples are limited by the line."""
+    """Check depth, lengths and number of values of data from elsewhere, and return the number."""
     count = 0
-    level = [part for key, part in value.items() if key != _SAMPLES] if isinstance(value, dict) else [value]
+    level = [value]
     for _ in range(limits.depth):
         count += len(level)
         if count > limits.values:

@@ -74,7 +74,7 @@ def merge(into: Store, source: Store, limits: Limits | None = LIMITS) -> Merged:
     ours, theirs = _sql(into), _sql(source)
     done = Merged()
     with theirs.reading() as there:
-        reader = _Source(there, limits, done)
+        reader = _Source(theirs, there, limits, done)
         for number in reader.rows_within(RUN, "run"):
             try:
                 run = reader.run(number)
@@ -107,8 +107,8 @@ class _SourceRun:
 class _Source:
     """Reads a store that may be damaged or hostile."""
 
-    def __init__(self, connection: Connection, limits: Limits | None, done: Merged) -> None:
-        self._connection, self._limits, self._done = connection, limits, done
+    def __init__(self, store: SqlStore, connection: Connection, limits: Limits | None, done: Merged) -> None:
+        self._store, self._connection, self._limits, self._done = store, connection, limits, done
         self._largest = limits.line if limits else LARGEST
         self._environments: dict[str, dict[str, Any] | None] = {}
 
@@ -147,15 +147,17 @@ class _Source:
         notes = [_without(note, "run_id") for note in notes_of(self._connection, theirs.id, list(within))]
         run = replace(theirs, id=harmless_id(theirs.id))
         if self._limits:
+            check_size([msgspec.to_builtins(run), *notes], self._limits)
             check_run(run, tuple(msgspec.convert(note, Note) for note in notes), self._limits)
         return _SourceRun(theirs.id, run, notes)
 
     def records(self, run_id: str, have: set[str]) -> Iterator[list[dict[str, Any]]]:
         """Yield rows of the table `record` in groups, without those of the tasks `have`."""
         short = func.substr(RECORD.c.task_id, 1, _LONGEST)
-        tasks = select(RECORD.c.number, short).where(RECORD.c.run_id == run_id)
+        of_run = self._store.run_column(self._connection, run_id) == run_id
+        tasks = select(RECORD.c.number, short).where(of_run)
         known = {number for number, task in self._connection.execute(tasks) if task in have}
-        sizes = self.rows_within(RECORD, "record", RECORD.c.run_id == run_id)
+        sizes = self.rows_within(RECORD, "record", of_run)
         for some in _groups([(number, size) for number, size in sizes.items() if number not in known]):
             rows = []
             query = select(RECORD).where(RECORD.c.number.in_(some)).order_by(RECORD.c.number)
@@ -254,7 +256,7 @@ def _merge_run(ours: SqlStore, here: Connection, source: _Source, run: _SourceRu
     key, begun = _find_id(here, run.run)
     if not begun:
         here.execute(insert(RUN), run_row(replace(run.run, id=key)))
-    have = set(here.execute(select(RECORD.c.task_id).where(RECORD.c.run_id == key)).scalars())
+    have = set(here.execute(select(RECORD.c.task_id).where(ours.run_column(here, key) == key)).scalars())
     added = 0
     for rows in source.records(run.id, have):
         # In the order of their ids, as all writers do: another order could cause a deadlock.

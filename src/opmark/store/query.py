@@ -26,7 +26,7 @@ from sqlalchemy.exc import DBAPIError
 from opmark.errors import UserError
 from opmark.store.location import StoreLocation
 from opmark.store.postgresql import Postgresql
-from opmark.store.query_process import AT_ONCE, CHECKED
+from opmark.store.query_process import AT_ONCE, CHECKED, NO_MEMORY
 from opmark.store.record_codec import DAMAGED_FIGURES, storable
 from opmark.store.sql import open_sql
 from opmark.store.sqlite import BUSY_SECONDS, Sqlite
@@ -117,7 +117,8 @@ def _in_sqlite(
 ) -> Iterator[tuple[list[str], Iterator[Row]]]:
     """Ask in another process, which is killed when the time is over: no function of SQLite holds this one up."""
     budget = _TimeBudget(seconds)
-    command = [sys.executable, "-IS", str(_PROCESS), database.read_address(), str(BUSY_SECONDS), str(limit or "")]
+    most = "" if limit is None else str(limit)
+    command = [sys.executable, "-IS", str(_PROCESS), database.read_address(), str(BUSY_SECONDS), most]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:  # fmt: skip
@@ -161,6 +162,8 @@ def _fetch_rows(fetch: Callable[[int], list[Row]], limit: int | None) -> Iterato
 def _sqlite_error(database: Sqlite, said: str, number: int | None) -> UserError:
     """Explain an error by SQLite's code or by its whole message; a part of the message may be quoted from the
     statement."""
+    if number == NO_MEMORY:
+        return UserError("query: the statement takes too much memory", "ask for less: WHERE, or no ORDER BY")
     of_the_file = said in _FILE_ERRORS.values() if number is None else (number & 0xFF) in _FILE_ERRORS
     trouble = database.known_trouble("read", said) if of_the_file else None
     denied = said.startswith("not authorized") if number is None else number & 0xFF == _AUTH

@@ -15,7 +15,13 @@ import marshal
 import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
+
+try:
+    import resource
+except ImportError:  # Windows has none
+    resource = None  # type: ignore[assignment]
 
 AT_ONCE = 500
 """Rows per message."""
@@ -25,6 +31,10 @@ _SEAL = 8
 """Characters of a checksum."""
 _LIMITS = {0: 16 << 20, 8: 1000}
 """Limits by SQLite's numbers: bytes of a value, characters of a LIKE pattern. What a statement may hold in memory."""
+_MEMORY = 1 << 30
+"""Bytes that this process may take: what a statement sorts is held in memory."""
+NO_MEMORY = 7
+"""SQLite's error code for a lack of memory."""
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
 _REFUSED = frozenset({"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"})
 
@@ -64,15 +74,29 @@ def send(message: Any) -> None:
     sys.stdout.buffer.flush()
 
 
+def limit_memory() -> None:
+    """Limit the memory of this process, where the system can do that. A stricter limit of the user stays."""
+    if resource is None:
+        return
+    now, most = resource.getrlimit(resource.RLIMIT_AS)
+    if now == resource.RLIM_INFINITY or now > _MEMORY:
+        with suppress(ValueError, OSError):  # macOS refuses some limits
+            resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, most))
+
+
 def main(address: str, wait: str, limit: str) -> None:
     question: tuple[str, list[str], str] = marshal.loads(sys.stdin.buffer.read())
     sql, views, damaged = question
     left = int(limit) if limit else None
+    limit_memory()
 
-    def check(figures: str) -> str:
+    def check(figures: Any) -> str:
+        """Return the text of figures, or what stands in its place. As a text, bytes that are no UTF-8 would not come
+        here, and the whole statement would fail."""
         try:
-            return figures if all(is_sealed(figure.encode()) for figure in split_figures(figures)) else damaged
-        except (IndexError, ValueError):
+            text = str(figures, "utf-8")  # a TypeError for NULL
+            return text if all(is_sealed(figure.encode()) for figure in split_figures(text)) else damaged
+        except (IndexError, ValueError, TypeError, RecursionError):
             return damaged
 
     try:
@@ -98,6 +122,8 @@ def main(address: str, wait: str, limit: str) -> None:
         send([])
     except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError) as error:
         send((str(error), getattr(error, "sqlite_errorcode", None)))
+    except MemoryError:
+        send(("out of memory", NO_MEMORY))
 
 
 if __name__ == "__main__":

@@ -107,27 +107,27 @@ def record_outlines(store: SqlStore, run_id: str, *, figures: bool = False) -> l
     query = select(*_OUTLINE, numbers, BENCH_CASE.c.params, RECORD.c.run_id).join(
         BENCH_CASE, BENCH_CASE.c.id == RECORD.c.case_id
     )
-    query = query.where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
+    query = query.order_by(RECORD.c.number)
     params_of, count = _params.decode, len(_OUTLINE)
 
     def outline(row: Any) -> RecordOutline:
         return RecordOutline._make((*row[:count], read_figures(row[count]), str(params_of(row.params).dtype)))
 
     with store.reading() as connection:
+        query = query.where(store.run_column(connection, run_id) == run_id)
         return store.decode_rows(connection.execute(query).all(), outline)
 
 
 def records_of_task(store: SqlStore, run_id: str, task_id: str) -> list[Record]:
     """Return the whole records of a task in all of its processes, in the order written."""
     who = (RECORD.c.case_id, RECORD.c.backend, RECORD.c.implementation, RECORD.c.threads)
-    one = select(*who).where(RECORD.c.run_id == run_id, RECORD.c.task_id == task_id)
     with store.reading() as connection:
-        same = connection.execute(one).first()
+        of_run = store.run_column(connection, run_id) == run_id
+        same = connection.execute(select(*who).where(of_run, RECORD.c.task_id == task_id)).first()
         if same is None:
             return []
         query = select(RECORD.c.run_id, RECORD.c.task_id, RECORD.c.body, RECORD.c.samples).order_by(RECORD.c.number)
-        query = query.where(RECORD.c.run_id == run_id)
-        query = query.where(*(column == value for column, value in zip(who, same, strict=True)))
+        query = query.where(of_run, *(column == value for column, value in zip(who, same, strict=True)))
         found = store.decode_rows(connection.execute(query), lambda row: from_row(row.body, row.samples))
     wanted = [record.task.across_processes for record in found if record.task.id == task_id]
     return [record for record in found if record.task.across_processes in wanted]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -129,9 +130,18 @@ def _parts(values: Sequence[str]) -> list[Sequence[str]]:
     return [values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE)]
 
 
-_NTH = re.compile(r"(?P<label>.+)(~(?P<back>\d+)|@\{-(?P<before>\d+)\}|@\{(?P<date>[\d\-T:.+]+)\})")
+_NTH = re.compile(r"(?P<label>.+)(~(?P<back>\d+)|@\{-(?P<before>\d+)\}|@\{(?P<date>[\d\-TZ:.+]+)\})")
 """One of several runs with the same label: `LABEL~1`, `LABEL@{-1}` or `LABEL@{2026-11-15}`."""
-_DATE = re.compile(r"\d{4}-\d\d-\d\d(T[\d:.+]*)?")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d((?P<time>T[\d:.]+)(Z|[+-]\d\d:\d\d)?)?")
+_PRECISION = {
+    "": ("seconds", timedelta(days=1)),
+    "T00": ("seconds", timedelta(hours=1)),
+    "T00:00": ("seconds", timedelta(minutes=1)),
+    "T00:00:00": ("seconds", timedelta(seconds=1)),
+    "T00:00:00.000": ("milliseconds", timedelta(milliseconds=1)),
+    "T00:00:00.000000": ("microseconds", timedelta(microseconds=1)),
+}
+"""How its limits are written and how long it lasts, by the form of the time behind a date."""
 
 
 def names_one_of_several(text: str) -> bool:
@@ -139,23 +149,47 @@ def names_one_of_several(text: str) -> bool:
     return bool(_NTH.fullmatch(text) or _DATE.fullmatch(text))
 
 
+def _period(text: str) -> tuple[str, str] | None:
+    """Return the begin and the end of a day, an hour, a minute or less, in UTC, as texts that can be compared with the
+    start of a run; None if the text is no date."""
+    parts = _DATE.fullmatch(text)
+    precision = _PRECISION.get(re.sub(r"\d", "0", parts["time"] or "")) if parts else None
+    if precision is None:
+        return None
+    timespec, length = precision
+    try:
+        begin = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        if begin.tzinfo:
+            begin = begin.astimezone(timezone.utc).replace(tzinfo=None)
+        return begin.isoformat(timespec=timespec), (begin + length).isoformat(timespec=timespec)
+    except (ValueError, OverflowError):  # for example a month 13
+        return None
+
+
+def _begun_in(known: Sequence[Run], date: str) -> list[Run]:
+    """Return the runs that began on a day, or within an hour, a minute or less."""
+    period = _period(date)
+    return [run for run in known if period and period[0] <= run.started < period[1]]
+
+
 def find_run(store: Store, name: str | None, *, to_change: bool = False) -> Run:
     """Find a run by its id, the beginning of its id, its label or its date; without a name, the last one.
 
     A label or a date is the name of the newest run that has it. `LABEL~1` and `LABEL@{-1}` are the run with this label
     before that one, `LABEL@{2026-11-15}` is the newest that had begun by the end of that day (UTC). A run that is
-    `to_change` may not be meant by a label of several.
+    `to_change` may not be meant by a label or a date of several.
     """
     if name is not None and not name.strip():
         raise UserError("a run is named by an empty text", "give its id, the beginning of that, or its label")
     known = store.runs()
-    alike = [run.id for run in known if run.label == name and run.label]
-    if to_change and len(alike) > 1:
-        listed = ", ".join(alike[:5]) + (", ..." if len(alike) > 5 else "")
-        raise UserError(
-            f"the label `{name}` is of {len(alike)} runs: {listed}",
-            f"give an id; or `{name}~0` for the newest of them, `{name}~1` for the one before",
-        )
+    if to_change and name:
+        labelled = [run.id for run in known if run.label == name]
+        alike = labelled or [run.id for run in _begun_in(known, name)]
+        if len(alike) > 1:
+            listed = ", ".join(alike[:5]) + (", ..." if len(alike) > 5 else "")
+            newest = f"; or `{name}~0` for the newest of them, `{name}~1` for the one before" if labelled else ""
+            what = "label" if labelled else "date"
+            raise UserError(f"the {what} `{name}` is of {len(alike)} runs: {listed}", f"give an id{newest}")
     return find_among(known, name)
 
 
@@ -182,14 +216,20 @@ def _find_labelled(known: Sequence[Run], name: str) -> Run | None:
     if found := next((run for run in known if run.label == name), None):
         return found
     if _DATE.fullmatch(name):
-        return next((run for run in known if run.started.startswith(name)), None)
+        return next(iter(_begun_in(known, name)), None)
     parts = _NTH.fullmatch(name)
     labelled = [run for run in known if parts and run.label == parts["label"]]
     if not parts or not labelled:
         return None
     label, count = parts["label"], count_noun(len(labelled), "run")
     if date := parts["date"]:
-        if earlier := next((run for run in labelled if run.started[: len(date)] <= date), None):
+        period = _period(date)
+        if period is None:
+            raise UserError(
+                f"`{name}`: expected a date or a time, got `{date}`", f"as in `{label}@{{2026-11-15}}`, or "
+                f"`{label}@{{2026-11-15T18:00+01:00}}`; times without an offset are in UTC",
+            )  # fmt: skip
+        if earlier := next((run for run in labelled if run.started < period[1]), None):
             return earlier
         raise UserError(
             f"`{name}`: {count} with the label `{label}`, none of them by then",

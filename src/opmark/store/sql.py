@@ -177,23 +177,27 @@ class SqlStore:
             query = query.where(self.run_column(connection, run_id) == run_id)
             return self.decode_rows(connection.execute(query), lambda row: from_row(row.body, row.samples))
 
-    def run_column(self, connection: Connection, run_id: str) -> ColumnElement[str]:
-        """Return the column by which the records of a run are found. A flipped bit in an index of SQLite hides records
+    def run_column(self, connection: Connection, *run_ids: str) -> ColumnElement[str]:
+        """Return the column by which the records of runs are found. A flipped bit in an index of SQLite hides records
         without an error; where two indexes count differently, that is said, and the table itself is searched."""
         if self.database.shared:
             return RECORD.c.run_id
         indexes = connection.exec_driver_sql(_RUN_INDEXES).scalars().all()
         count = "SELECT count(*) FROM record INDEXED BY {} WHERE run_id = ?"
-        counts = {connection.exec_driver_sql(count.format(name), (run_id,)).scalar_one() for name in indexes}
-        if len(counts) <= 1:
-            return RECORD.c.run_id
-        if run_id not in self._badly_indexed:
-            self._badly_indexed.add(run_id)
-            self.say(
-                f"{self.database.name}: an index is damaged: it counts {min(counts)} records of run {run_id}, another "
-                f"{max(counts)}; the table itself was read\nhint: `sqlite3 {self.database.name} REINDEX` makes it anew"
-            )
-        return literal_column("+record.run_id")
+        trusted = True
+        for run_id in run_ids:
+            counts = {connection.exec_driver_sql(count.format(name), (run_id,)).scalar_one() for name in indexes}
+            if len(counts) <= 1:
+                continue
+            trusted = False
+            if run_id not in self._badly_indexed:
+                self._badly_indexed.add(run_id)
+                self.say(
+                    f"{self.database.name}: an index is damaged: it counts {min(counts)} records of run {run_id}, "
+                    f"another {max(counts)}; the table itself was read\n"
+                    f"hint: `sqlite3 {self.database.name} REINDEX` makes it anew"
+                )
+        return RECORD.c.run_id if trusted else literal_column("+record.run_id", RECORD.c.run_id.type)
 
     def decode_rows(self, rows: Iterable[Any], decode: Callable[[Any], _T]) -> list[_T]:
         """Return the decoded rows of the table `record`, which have `run_id` and `task_id`. A damaged one is left out,
@@ -224,7 +228,7 @@ class SqlStore:
         found: list[Figure] = []
         with self.reading() as connection:
             for group in groups:
-                some = query if group is None else query.where(RECORD.c.run_id.in_(group))
+                some = query if group is None else query.where(self.run_column(connection, *group).in_(group))
                 rows = connection.execute(some).all()
                 for figures in self.decode_rows(rows, lambda row: figures_from(row[:-2], read_figures(row.figures))):
                     found += figures

@@ -172,18 +172,12 @@ def _is_text(start: bytes) -> bool:
     return b"\0" not in start and "\N{REPLACEMENT CHARACTER}" not in start[:-3].decode(errors="replace")
 
 
-class _TolerantConnection(sqlite3.Connection):
-    """A connection that reads a text with a damaged byte, instead of failing for all rows that are read with it."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.text_factory = partial(str, encoding="utf-8", errors="replace")
-
-
 def _connect(path: Path, wait: float, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(
-        _address(path, wait, mode), uri=True, timeout=wait, check_same_thread=False, factory=_TolerantConnection
-    )
+    """Open a connection that reads a text with a damaged byte, instead of failing for all rows that are read with
+    it."""
+    connection = sqlite3.connect(_address(path, wait, mode), uri=True, timeout=wait, check_same_thread=False)
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+    return connection
 
 
 def _address(path: Path, wait: float, mode: str) -> str:
@@ -222,10 +216,7 @@ def _may_pass(error: BaseException | None) -> bool:
 
 
 def _engine(path: Path, wait: float, *, alone: bool) -> Engine:
-    def connect() -> sqlite3.Connection:
-        return sqlite3.connect(_address(path, wait, "mode=rwc"), uri=True, timeout=wait, check_same_thread=False)
-
-    engine = create_engine(URL.create("sqlite", database=str(path)), creator=connect)
+    engine = create_engine(URL.create("sqlite", database=str(path)), creator=lambda: _connect(path, wait, "mode=rwc"))
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:

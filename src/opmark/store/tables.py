@@ -309,7 +309,9 @@ _NOTED = (
 def create_views(dialect: str, check: str = "") -> list[str]:
     """Return the statements that create or replace the views. With `check`, the name of a function that checks figures,
     they are temporary views for one connection: SQLite itself has no checksums."""
-    words, figures = _WORDS[dialect], f"{check}(r.figures)" if check else "r.figures"
+    words, figures = _WORDS[dialect], "r.figures"
+    if check:  # what is no JSON for SQLite itself becomes NULL, which the function answers, too
+        figures = f"{check}(CAST(CASE WHEN json_valid(CAST({figures} AS TEXT)) THEN {figures} END AS BLOB))"
     label = f"coalesce({_NOTED.format('label')}, u.label)"
     record = ", ".join(f"r.{name}" for name in _RECORD)
     joined = "record r JOIN run u ON u.id = r.run_id LEFT JOIN bench_case c ON c.id = r.case_id"

@@ -186,7 +186,7 @@ def parts(store: SqlStore, run_id: str, most: int, most_bytes: int) -> Iterator[
         run = Run(**{name: value for name, value in columns.items() if name != "number"})
         notes = tuple(Note(note["kind"], note["text"], note["noted"]) for note in notes_of(connection, run_id))
         part = UploadPart(run, notes)
-        for row in _rows(connection, run_id):
+        for row in _rows(store, connection, run_id):
             if part.records == most or part.nbytes > most_bytes:
                 yield part
                 part = UploadPart(run, notes)
@@ -194,9 +194,10 @@ def parts(store: SqlStore, run_id: str, most: int, most_bytes: int) -> Iterator[
         yield part
 
 
-def _rows(connection: Connection, run_id: str) -> Iterator[Any]:
+def _rows(store: SqlStore, connection: Connection, run_id: str) -> Iterator[Any]:
     """Yield the records that exist now; those that are added meanwhile are left to the next push."""
-    which = select(RECORD.c.number).where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
+    of_run = store.run_column(connection, run_id) == run_id
+    which = select(RECORD.c.number).where(of_run).order_by(RECORD.c.number)
     numbers = connection.execute(which).scalars().all()
     columns = (RECORD.c.run_id, RECORD.c.task_id, RECORD.c.body, RECORD.c.samples, RECORD.c.environment_id)
     for start in range(0, len(numbers), _SENT_AT_ONCE):

@@ -179,6 +179,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "a text without end": (_put(0, "run", "command", value="x" * 100_001), "line 1: expected texts of at most 100000"),
     "a long label": (_put(0, "run", "label", value="x" * 1001), "line 1: label: expected at most 1000"),
     "deep parameters": (_put(2, "record", "task", "case", "params", "deep", value=_deep(40)), "line 3: .*too deep"),
+    "deep samples of a finding": (_put(5, "finding", "body", value={"samples": _deep(40)}), "line 6: .*too deep"),
     "fewer records than told": (_put(0, "records", value=4), "line 6: Object contains unknown field `finding`"),
     "more records than told": (_put(0, "records", value=2), "line 5: .*"),
     "a negative count": (_put(0, "findings", value=-1), "line 1: expected 0 to"),

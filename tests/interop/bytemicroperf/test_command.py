@@ -147,7 +147,7 @@ def test_a_report_names_the_run_that_its_numbers_are_of(write: Write, capfd: pyt
         write(f"workloads/{name}_{operator}.json", file | ({"input_shape_groups": {"inputs": [[[3], [64]]] * 2}}
                                                            if operator == "add" else {}))  # fmt: skip
     assert main(["--task_dir", "workloads", "--hardware_type", "null"]) == 0
-    stored = re.search(r"stored as run (\S+), (\S+);", capfd.readouterr().err)
+    stored = re.search(r"stored as runs (\S+) and (\S+) in \S+; `opmark show", capfd.readouterr().err)
     assert stored is not None
     first, second = stored.groups()
     told = {name: report(f"reports/null/{name}/result-float32.json") for name in ("add", "exp", "log")}
@@ -155,6 +155,16 @@ def test_a_report_names_the_run_that_its_numbers_are_of(write: Write, capfd: pyt
         "add": first, "exp": f"{first}, {second}", "log": second
     }  # fmt: skip
     assert told["add"]["Execution Date"] <= told["log"]["Execution Date"]
+
+
+def test_a_run_that_waits_for_its_store_is_not_called_stored(
+    write: Write, waiting: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write("workloads/exp.json", V1)
+    assert main(["--task", "exp", "--hardware_type", "null"]) == 1
+    err = capfd.readouterr().err
+    assert f"kept in the journal {waiting}" in err
+    assert "stored as" not in err
 
 
 def test_a_case_that_fails_is_in_the_report_and_in_the_exit_code(

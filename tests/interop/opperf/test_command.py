@@ -39,6 +39,13 @@ def test_a_category_in_the_native_form(tmp_path: Path, capsys: pytest.CaptureFix
     assert len(show().records) == 20
 
 
+def test_a_run_that_waits_for_its_store_is_not_called_stored(
+    tmp_path: Path, waiting: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--ctx", "cpu", "--op", "dot", "-f", "json", "-o", str(tmp_path / "out.json"), *QUICK]) == 1
+    assert f"kept in the journal {waiting}" in capsys.readouterr().err
+
+
 def test_a_run_of_everything_lists_operators_without_benchmark(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -179,7 +186,7 @@ def test_interrupted_it_is_stored_and_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(progress.ProgressLine, "advance", stop)
         assert main(arguments) == 130
-    assert "3 of 20 are stored as run" in capsys.readouterr().err
+    assert "3 of 20 stored as run" in capsys.readouterr().err
     assert not file.exists()
     assert len(show().records) == 3
     assert main([*arguments, "--resume"]) == 0

@@ -52,6 +52,10 @@ def test_a_line_is_one_of_param_with_opmark_behind_it(command: Command) -> None:
     assert line["opmark"]["forward"]["cautions"] == ["1 sample, so that the spread is unknown; use -i 50"]
 
 
+def test_a_run_that_waits_for_its_store_is_not_called_stored(command: Command, waiting: Path) -> None:
+    assert command(ADD).code == 1
+
+
 def test_header_cases_end(command: Command) -> None:
     ran = command(THREE, "-w", "2", "-i", "3")
     assert ran.code == 0

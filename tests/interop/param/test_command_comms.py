@@ -187,6 +187,14 @@ def test_other_ranks_say_nothing_and_end_as_rank_0_does(
     assert not (tmp_path / "rows.jsonl").exists()
 
 
+def test_a_run_that_waits_for_its_store_is_not_called_stored(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake(monkeypatch).journals = (Path("waiting.sqlite"),)
+    assert command() == 1
+    assert "kept in the journal waiting.sqlite" in capsys.readouterr().err
+
+
 def test_init_only_connects_the_ranks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     run = fake(monkeypatch)
     assert command("--init-only") == 0

@@ -56,6 +56,15 @@ def test_a_kernel_prints_its_table(
     assert "Steps = 3  warmups = 1" in out
 
 
+def test_a_run_that_waits_for_its_store_is_not_called_stored(
+    small: None, waiting: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["driver", "--warmups", "1", "--steps", "3", "--device", "cpu", "gemm", "-d", "C"]) == 1
+    out = capsys.readouterr().out
+    assert f"kept in the journal {waiting}" in out
+    assert "stored as" not in out
+
+
 def test_a_training_step_learns(small: None) -> None:
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)

@@ -257,7 +257,10 @@ class _UploadReader:
 
     def _decode(self, line: bytes, kind: type[_Line]) -> _Line:
         decoded: _Line = _DECODERS[kind].decode(line)
-        count = check_size(msgspec.json.decode(line), self._limits)
+        plain = msgspec.json.decode(line)
+        if kind is RecordLine:
+            plain.pop("samples", None)  # texts that only the line limits
+        count = check_size(plain, self._limits)
         if kind is not RecordLine:
             self._held += count
         if self._held > self._limits.held:

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from opmark.analysis.rows import Row, rows_of_records
-from opmark.api.result import machine_facts, open_store
+from opmark.api.result import machine_facts, open_store, storage_line
 from opmark.api.run import run
 from opmark.errors import UserError
 from opmark.interop.bytemicroperf.machine import ChipLookup, apply_placement, fit_ranks, make_chip_lookup, most_ranks
@@ -203,6 +203,8 @@ class _MicroPerfSession:
     reports: Reports
     talk: MicroPerfLog
     runs: list[str] = field(default_factory=list)
+    journals: dict[Path, None] = field(default_factory=dict)
+    """Journals that hold something of the runs, because their store could not be written."""
     records: list[Record] = field(default_factory=list)
     refused: dict[str, UserError] = field(default_factory=dict)
     """Errors by the operators that could not be measured."""
@@ -223,7 +225,7 @@ class _MicroPerfSession:
             self.talk.warning(f"not measured: {names}: {error.message}")
         measured = any(record.status in MEASURED for record in self.records)
         failed = any(record.failed for record in self.records)
-        return 0 if measured and not (failed or choice.missing or self.refused) else 1
+        return 0 if measured and not (failed or choice.missing or self.refused or self.journals) else 1
 
     def _run_part(self, part: EntryGroup) -> None:
         """Measure a part; an error of one part, such as ranks that cannot be started, does not stop the others."""
@@ -254,6 +256,7 @@ class _MicroPerfSession:
             **sampling,
         )
         self.runs.append(result.run.id)
+        self.journals.update(dict.fromkeys(result.journals))
 
     def _quantities(self, kind: Kind) -> list[str]:
         """Choose quantities: ByteMicroPerf reports the time of kernels, and of communication consecutive calls."""
@@ -281,7 +284,11 @@ class _MicroPerfSession:
             first = next(iter(self.reports.written.values()))
             self.talk.info(f"{files} in {self.options.report_dir}, as {first}")
         if self.runs:
-            self.talk.info(f"stored as run {', '.join(self.runs)}; `opmark show {self.runs[-1]}` shows details")
+            where = storage_line(self.runs, None, tuple(self.journals))
+            if self.journals:
+                self.talk.warning(where)
+            else:
+                self.talk.info(f"{where}; `opmark show {self.runs[-1]}` shows details")
 
 
 def _line(record: Record, *, v1: bool) -> str:

@@ -111,7 +111,7 @@ def _measure(options: argparse.Namespace, file: Path) -> int:
 
         lines = [*lines_of(result.results(), request.profiler, part.names), *lines]
         environments = result.environments
-        failed |= result.failed
+        failed |= result.failed or bool(result.journals)
     if options.memory_unit == "kB":
         lines = [in_kilobytes(line) for line in lines]
     _write(file, options.output_format, lines, request, environments)
@@ -137,7 +137,7 @@ def _run(options: argparse.Namespace, request: SuiteRequest, entries: Sequence[A
             on_start=progress.start, on_record=progress.advance, say=progress.say,
         )  # fmt: skip
     except KeyboardInterrupt:
-        progress.report_interruption()
+        progress.report_interruption(options.db)
         return None
     progress.end()
     talk(result.storage)
@@ -216,10 +216,12 @@ class ProgressLine:
         if self._is_terminal:
             self._print("\r" + " " * _WIDTH + "\r", end="")
 
-    def report_interruption(self) -> None:
+    def report_interruption(self, db: Path | None) -> None:
+        from opmark.api.result import storage_line
+
         if self._done:
             self.say(
-                f"interrupted: {self._done} of {self._total} are stored as run {self._run}; the same command with "
+                f"interrupted: {self._done} of {self._total} {storage_line([self._run], db)}; the same command with "
                 f"--resume continues, `opmark export {self._run} -f opperf-json -o FILE` writes these results"
             )
         else:

@@ -136,9 +136,10 @@ class _Invocation:
         if found:
             if self._talk.shows_results and self._options.iteration:
                 _print_table(found)
-            self._talk.info(found.storage)
+            (self._talk.warning if found.journals else self._talk.info)(found.storage)
         self._talk.info(f"Benchmark result: {self._file.path}")
-        return 1 if self._failed or self._batches.missing else 0
+        waiting = found and found.journals  # the run is not in its store yet
+        return 1 if self._failed or self._batches.missing or waiting else 0
 
     def _begin(self, facts: dict[str, Any]) -> None:
         """Write the header, and the problems of the config."""

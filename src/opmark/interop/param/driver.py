@@ -71,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a data set and print one row per point; return 1 if a point failed."""
+    """Run a data set and print one row per point; return 1 if a point failed or the run is not in its store yet."""
     given = parser().parse_args(list(arguments))
     if given.device == "tpu":
         raise UserError("--device tpu: opmark has no backend for torch_xla", f"use one of {', '.join(_BACKENDS)}")
@@ -103,8 +103,8 @@ def main(arguments: Sequence[str]) -> int:
         else:
             failed = True
             print(f"{', '.join(map(str, point))}: {record.status}: {record.reason}")
-    print(f"stored as run {result.run.id} in {result.db}")
-    return 1 if failed else 0
+    print(result.storage)
+    return 1 if failed or result.journals else 0
 
 
 class _KernelTable(NamedTuple):

@@ -151,8 +151,8 @@ class Session:
             return found.exit_code
         if not rows:
             self._report_connection(found.records)
-        self.talk.info(found.storage)
-        return 1 if self._failed or not self._in_order.is_complete else 0
+        (self.talk.error if found.journals else self.talk.info)(found.storage)
+        return 1 if self._failed or not self._in_order.is_complete or found.journals else 0
 
     def _report_connection(self, records: Sequence[Record]) -> None:
         for record in records:

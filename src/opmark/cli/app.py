@@ -19,12 +19,13 @@ COMMANDS = {
     "run": ("run", "Measure operators; print a table, store a run."),
     "list": (
         "list_",
-        "List operators, suites, backends, quantities, formats, chips.\n\nOf backends also whether they can run here.",
+        "List operators, suites, backends, quantities, formats, chips."
+        "\n\nThe list of backends says whether they can run here.",
     ),
     "describe": (
         "describe",
         "Describe an operator, a quantity or a chip."
-        "\n\nOf an operator: parameters, presets, cost, implementations.",
+        "\n\nAn operator has parameters, presets, cost and implementations.",
     ),
     "show": ("show", "Print a stored run, or write it to a file."),
     "runs": ("runs", "List the runs of a store, newest first; label and describe them."),

@@ -1,4 +1,4 @@
-"""Whether the kernel has killed processes for want of memory, by its own counters."""
+"""Tells from the kernel's counters whether it has killed processes for want of memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ _COUNTER = "oom_kill"
 
 
 class MemoryKills:
-    """The counter of the control group of this process, which its children share; where that has none, the counter of
-    the whole machine. A moment is kept when the object is made."""
+    """Reads the counter of the control group of this process, which its children share; where that has none, it reads
+    the counter of the whole machine. The object remembers the count at the moment when it is made."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._found = next(
@@ -17,8 +17,8 @@ class MemoryKills:
         )
 
     def since(self) -> str:
-        """Evidence that the kernel has killed a process for want of memory since that moment; empty if there is
-        none."""
+        """Return the evidence that the kernel has killed a process for want of memory since that moment, or an empty
+        text."""
         if self._found is None:
             return ""
         path, before = self._found
@@ -29,8 +29,8 @@ class MemoryKills:
 
 
 def _counter_files(root: Path) -> list[Path]:
-    """The files that may have the counter, the closest one first. Inside of a container the path of a group may be that
-    of the host, and the group itself is mounted at the top."""
+    """Return the files that may have the counter, the closest one first. Inside of a container the path of a group may
+    be that of the host, and the group itself is mounted at the top."""
     groups = root / "sys/fs/cgroup"
     found: list[Path] = []
     try:

@@ -48,7 +48,7 @@ class WorkerPool:
                 self._waiting[backend, threads, limit] = WorkerProcess(info, threads, instruction_set.environ(limit))
 
     def take(self, info: BackendInfo, threads: int, limit: str | None, side: Side | None) -> WorkerProcess:
-        """The waiting worker that was started for exactly this, or a new one."""
+        """Return the waiting worker that was started for exactly this, or a new one."""
         waiting = self._waiting.pop((info.name, threads, limit), None) if side is None else None
         return waiting or WorkerProcess(info, threads, instruction_set.environ(limit), side)
 
@@ -75,8 +75,8 @@ class WorkerOptions:
 
     @property
     def start_timeout(self) -> float:
-        """Seconds that a worker may take to start: as long as a task where the user gave a shorter time-out than the
-        default, within bounds."""
+        """Return the seconds that a worker may take to start: as long as a task where the user gave a shorter time-out
+        than the default, within bounds."""
         return LONGEST_START if self.timeout >= DEFAULT_TIMEOUT else max(SHORTEST_START, self.timeout)
 
 
@@ -91,7 +91,7 @@ class StartAttempts:
         self._failure: WorkerDied | None = None
 
     def attempt(self, start: Callable[[], T]) -> T:
-        """What `start` returns. Raise WorkerDied where it has failed too often, and from then on without a try."""
+        """Return what `start` returns. Raise WorkerDied where it has failed too often, from then on without a try."""
         if self._failure:
             raise self._failure
         for left in reversed(range(STARTS)):
@@ -106,7 +106,7 @@ class StartAttempts:
         raise self._failure
 
     def charge(self, record: Record) -> Record:
-        """The record of a task for which nothing could be started, which is untried if another one was charged."""
+        """Return the record of a task for which nothing could be started; it is untried if another one was charged."""
         untried, self.charged = self.charged, True
         return replace(record, untried=untried)
 
@@ -139,11 +139,11 @@ class Supervisor:
                 raise WorkerDied("error", f"its process cannot be started: {error.strerror}") from None
 
     def start(self) -> Hello:
-        """The hello of a worker that is ready for tasks. Raise WorkerDied if its framework cannot be imported."""
+        """Return the hello of a worker ready for tasks. Raise WorkerDied if its framework cannot be imported."""
         return self._hello or self._starts.attempt(self._start_once)
 
     def run(self, task: Task) -> Record:
-        """The record of a task, whatever becomes of the worker."""
+        """Run a task and return its record, whatever becomes of the worker."""
         since = time.perf_counter()
         try:
             try:
@@ -192,7 +192,7 @@ class Supervisor:
         return reply.record
 
     def _retry_with_limit(self, task: Task) -> Record | None:
-        """The record under the mildest limit with which the task survives; None if it survives none."""
+        """Return the record under the mildest limit with which the task survives; None if it survives none."""
         before = self._limit, self._starts
         for limit in instruction_set.stricter_than(self._limit):
             self._limit, self._starts = limit, StartAttempts(self._info.name)

@@ -138,7 +138,7 @@ def plugin_function(entry: Entry) -> str | None:
 
 
 def holds_tensors(value: Any) -> bool:
-    """Whether there is a tensor of torch in a value."""
+    """Return whether there is a tensor of torch in a value."""
     if isinstance(value, dict):
         return any(map(holds_tensors, value.values()))
     if isinstance(value, list | tuple):

@@ -48,8 +48,8 @@ class NotAuthenticated(Exception):
 
 
 def read_secret(environ: Mapping[str, str] = os.environ) -> bytes:
-    """The secret of the user: a variable, the file that a variable names, or a file in the user's data directory, which
-    is made when it is first needed. Raise UserError where there is none that serves."""
+    """Return the secret of the user. It stands in a variable, in the file that a variable names, or in a file in the
+    user's data directory, which is made when it is first needed. Raise UserError where none of these serves."""
     if environ.get(SECRET):
         found, source = environ[SECRET], SECRET
     else:
@@ -70,8 +70,8 @@ def read_secret(environ: Mapping[str, str] = os.environ) -> bytes:
 
 
 def _make_secret_file() -> Path:
-    """The file in the user's data directory. Several processes, also on several hosts, may make it at the same time:
-    all of them then have the one that came first."""
+    """Return the file in the user's data directory. Several processes, also on several hosts, may make it at the same
+    time: all of them then have the one that came first."""
     path = platformdirs.user_data_path("opmark") / "rank-secret"
     try:
         if not path.exists():
@@ -101,7 +101,8 @@ def prove_to_rank_zero(connection: RankConnection, who: Greeting, secret: bytes)
 
 
 def admit_agent(connection: RankConnection, secret: bytes) -> Greeting:
-    """The greeting of an agent that has proved who it is; go on with signed lines. Raise NotAuthenticated otherwise."""
+    """Return the greeting of an agent that has proved who it is, and go on with signed lines. Raise NotAuthenticated if
+    it has not."""
     try:
         who, line = connection.receive_line(greeting, MAX_FIRST_LINE)
         if not who.nonce:

@@ -161,7 +161,7 @@ class LineSeal:
         return self._next_signature(line) + b" " + line
 
     def check(self, signed: bytes) -> bytes:
-        """The line without its signature. Raise ConnectionLost where that is not right."""
+        """Return the line without its signature. Raise ConnectionLost if the signature is wrong."""
         signature, _, line = signed.partition(b" ")
         if not hmac.compare_digest(signature, self._next_signature(line)):
             raise ConnectionLost("said a line that it has not signed")
@@ -187,7 +187,7 @@ class RankConnection:
 
     @property
     def own_address(self) -> str:
-        """The address of this host as the other one sees it."""
+        """Return the address of this host as the other one sees it."""
         return plain_address(self._connection.getsockname()[0])
 
     def seal(self, sending: LineSeal, receiving: LineSeal) -> None:
@@ -207,11 +207,11 @@ class RankConnection:
                 raise ConnectionLost(_unreachable(error)) from None
 
     def receive(self, decoder: msgspec.json.Decoder[Any], most: int = _MAX_LINE) -> Any:
-        """The next message that is more than a sign of life."""
+        """Return the next message that is more than a sign of life."""
         return self.receive_line(decoder, most)[0]
 
     def receive_line(self, decoder: msgspec.json.Decoder[Any], most: int = _MAX_LINE) -> tuple[Any, bytes]:
-        """The next message that is more than a sign of life, and the line that it came in."""
+        """Return the next message that is more than a sign of life, and the line that it came in."""
         while True:
             line = bytes(self._next_line(most))
             if self._receiving_seal:
@@ -290,7 +290,7 @@ def _unreachable(error: OSError) -> str:
 
 
 def plain_address(address: str) -> str:
-    """The plain address: IPv4 where an IPv6 socket wraps it, and without the zone of a link-local address."""
+    """Return the plain address: IPv4 where an IPv6 socket wraps it, and without the zone of a link-local address."""
     return address.removeprefix("::ffff:").partition("%")[0]
 
 
@@ -299,7 +299,7 @@ def is_loopback(address: str) -> bool:
 
 
 def interface_of(address: str) -> str | None:
-    """The name of the network interface that has this address; None where none has it, as behind a router."""
+    """Return the name of the network interface that has this address; None where none has it, as behind a router."""
     sought = ip_address(address)
     for name, addresses in psutil.net_if_addrs().items():
         for one in addresses:
@@ -314,7 +314,7 @@ def interface_of(address: str) -> str | None:
 
 
 def with_interface(environ: Mapping[str, str], address: str) -> dict[str, str]:
-    """The variables of a worker, with the interface of this address where they name none.
+    """Return the variables of a worker, with the interface of this address where they name none.
 
     Left alone, gloo takes the interface of the host's name, which may lead to an address that no other host can reach.
     What the user of this host has chosen comes first.

@@ -31,6 +31,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opmark.runner.doctor._CASES", cases)
 
 
+def test_noise_that_waits_for_its_store_is_shown_and_not_called_stored(main: Command, waiting: Path) -> None:
+    done = main("doctor", "--aa", "--backend", "null", "--processes", "4")
+    assert done.code == 1
+    assert f"kept in the journal {waiting}" in done.err
+    assert "in 4 processes of null" in " ".join(done.out.split())
+
+
 def test_the_noise_is_a_table_and_a_sentence(main: Command) -> None:
     done = main("doctor", "--aa", "--backend", "null", "--processes", "4")
     assert done.code == 0

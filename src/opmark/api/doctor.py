@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from importlib.util import find_spec
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from opmark.api.requests import talk, typed
-from opmark.api.result import open_store, storage_line, store_all
+from opmark.api.result import journals_of, open_store, storage_line, store_all
 from opmark.errors import StoreError, UserError
 from opmark.plugin.registry import backends
 from opmark.runner.doctor import PROCESSES, self_test
@@ -102,6 +103,19 @@ def noise_floor(
 ) -> NoiseFloor:
     """Measure how much identical code differs from itself on this machine: `doctor --aa`. The result is stored, and
     comparisons take it into account."""
+    return measure_noise(backend, processes, db, say, on_step, threads, timeout)[0]
+
+
+def measure_noise(
+    backend: str | None,
+    processes: int,
+    db: PathLike | None,
+    say: Callable[[str], None],
+    on_step: OnStep,
+    threads: int | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+) -> tuple[NoiseFloor, tuple[Path, ...]]:
+    """Return the noise floor, and the journals that hold it if it is not in the store yet."""
     if processes < 4 or processes % 2:
         raise UserError(f"processes: expected an even number of at least 4, got {processes}", "as in --processes 10")
     options_of(MeasureOptions)["timeout"].check(timeout)
@@ -112,5 +126,6 @@ def noise_floor(
         )
         store_all(store, run, environments, records)
         store.keep("noise", noise_under(floor.backend, environments[0].facts), run.started, floor)
-    say(storage_line([run.id], db))
-    return floor
+    journals = journals_of(db, [run.id])
+    say(storage_line([run.id], db, journals))
+    return floor, journals

@@ -33,13 +33,15 @@ def doctor(
 
 
 def _print_noise_floor(backend: str | None, processes: int, db: str | None, *, as_json: bool) -> None:
-    from opmark.api.doctor import noise_floor
+    from opmark.api.doctor import measure_noise
     from opmark.cli.progress import StepProgress
     from opmark.report.console.machine import noise_text
 
     with StepProgress("doctor --aa") as progress:
-        floor = noise_floor(backend, processes=processes, db=db, say=progress.say, on_step=progress.step)
+        floor, journals = measure_noise(backend, processes, db, progress.say, progress.step)
     if as_json:
         print_json_lines([floor])
     else:
         console().print(noise_text(floor))
+    if journals:
+        raise typer.Exit(1)

@@ -19,12 +19,13 @@ from opmark.interop.param.importer import PARAM
 from opmark.interop.param.lib import pytorch as lib_pytorch
 from opmark.interop.param.lib.config import BenchmarkConfig, make_op_config
 from opmark.interop.param.lib.data import DataGenerator, data_generator_map, register_data_generator
-from opmark.interop.param.lib.init_helper import load_modules
+from opmark.interop.param.lib.init_helper import get_logger, init_logging, load_modules
 from opmark.interop.param.lib.iterator import (
     ConfigIterator,
     DefaultConfigIterator,
     RangeConfigIterator,
     config_iterator_map,
+    genericList_to_list,
     register_config_iterator,
     remove_meta_attr,
 )
@@ -155,6 +156,26 @@ def test_iterators_as_classes() -> None:
     assert remove_meta_attr(spec) == {"args": [{"type": "int", "value": [1, 2]}]}
     with pytest.raises(UserError):
         list(RangeConfigIterator({"input": [{"args": [{"type": "int", "__range__": ["value"]}]}]}, "input", "cpu"))
+
+
+def test_helpers_that_scripts_for_param_import() -> None:
+    logger = get_logger()
+    level = logger.level
+    try:
+        assert init_logging(logging.WARNING) is logger
+        assert logger.level == logging.WARNING
+    finally:
+        logger.setLevel(level)
+    assert genericList_to_list({"type": "genericlist", "value": [{"type": "int", "value": 3}, {"value": 4}]}) == [3, 4]
+
+
+def test_tensors_for_a_worker_are_in_a_folder_that_does_not_outlive_a_killed_process() -> None:
+    pytest.importorskip("torch")
+    with plugin.kept_tensors() as keep:
+        path = Path(keep([1]))
+        assert path.exists()
+        assert path.parent.name.startswith("opmark-scratch-tensors-")
+    assert not path.parent.exists()
 
 
 def test_registries_refuse_a_name_twice() -> None:

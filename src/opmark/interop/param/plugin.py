@@ -12,7 +12,6 @@ from functools import partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -23,6 +22,7 @@ from opmark.interop.param.lib.operator import op_map
 from opmark.plugin.registry import resolve
 from opmark.schema import Entry
 from opmark.schema.arguments import assemble
+from opmark.scratch import ScratchFolder
 
 PLUGIN_OPERATOR = "opmark.interop.param.plugin:PluginOperator"
 _PREFIX = "opmark_param_plugin_"
@@ -149,7 +149,7 @@ def holds_tensors(value: Any) -> bool:
 @contextmanager
 def kept_tensors() -> Iterator[Callable[[Any], str]]:
     """Give a function that writes arguments to a file for the worker; the files are removed at the end."""
-    with TemporaryDirectory(prefix="opmark-") as folder:
+    with ScratchFolder("tensors") as folder:
 
         def keep(value: Any) -> str:
             path = str(Path(folder) / f"{len(list(Path(folder).iterdir()))}.pt")

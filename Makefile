@@ -70,7 +70,7 @@ screenshots: $(VENV)/.installed-dev chromium  ## the pictures of docs/images, of
 	$(BIN)/python -m docs.screenshots $(if $(DB),--db $(DB))
 
 test-docs: $(VENV)/.installed-dev  ## every command, every output and every block of the documents
-	$(SIDE_BY_SIDE) --group=docs
+	$(PYTEST) --group=docs  # one at a time: they measure, and disturbed numbers look different
 
 test-ranks: $(VENV)/.installed-dev  ## several processes: collectives, failures of a rank, launchers, two hosts
 	$(FILE_BY_FILE) --group=ranks

@@ -163,8 +163,9 @@ def _checked(stream: TextIO, kind: type[io.FileIO]) -> TextIO:
     if stream not in (sys.__stdout__, sys.__stderr__) or not isinstance(stream, io.TextIOWrapper):
         return stream
     return io.TextIOWrapper(
-        io.BufferedWriter(kind(stream.fileno(), "wb", closefd=False)),
-        stream.encoding, stream.errors, line_buffering=stream.line_buffering, write_through=stream.write_through,
+        io.BufferedWriter(kind(stream.fileno(), "wb", closefd=False)), stream.encoding, stream.errors,
+        # What was written through before would wait in the buffer, and messages would come after the data.
+        line_buffering=stream.line_buffering or stream.write_through,
     )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ WRONG_GRADIENTS = {
     "cholesky_inverse",  # taken as that of a symmetric matrix
 }  # fmt: skip
 """MXNet 1.9.1 computes these, and says so of no one: a record of them is `wrong`."""
-ONCE = {"dropout", "dropout2d", "det", "slogdet"}
+ONCE = {"dropout", "dropout2d", "bias_dropout_add", "softmax_dropout", "det", "slogdet"}
 """Right on the first walk back over a graph only, and so in a step of training."""
 
 

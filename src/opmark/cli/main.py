@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from opmark.cli.help_text import COMPLETE_VARIABLE, FIRST_STEPS
 from opmark.cli.interop import FOREIGN_COMMANDS, run_foreign_command
-from opmark.cli.output import escape_unencodable, open_standard_streams
+from opmark.cli.output import escape_unencodable, open_standard_streams, why_stdout_fails
 from opmark.errors import UserError
 
 _INTERRUPTED = 130
@@ -40,7 +40,10 @@ def main() -> None:
         sys.exit(1)
     except OSError as error:
         if error.filename is None:
-            raise
+            if not (why := why_stdout_fails()):
+                raise
+            hint = "what was measured before is stored: `opmark runs` lists it, and `opmark show RUN` prints it"
+            _refuse(UserError(f"standard output cannot be written: {why}", hint))
         hint = "name a path that can be reached, or change its permissions"
         _refuse(UserError(f"{error.filename}: {error.strerror}", hint))
 

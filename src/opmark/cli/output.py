@@ -9,8 +9,9 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from fcntl import F_GETFL, fcntl
 from pathlib import Path, PureWindowsPath
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opmark.errors import UserError
 
@@ -155,33 +156,27 @@ def open_standard_streams() -> None:
             stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)
-    sys.stdout, sys.stderr = _checked(sys.stdout, DataStream), _checked(sys.stderr, MessageStream)
+    out, err = sys.stdout, sys.stderr
+    if out is sys.__stdout__ and isinstance(out, io.TextIOWrapper) and out.write_through:
+        # What cannot be written has to stay in a buffer, so that `why_stdout_fails` sees it.
+        whole = io.BufferedWriter(io.FileIO(out.fileno(), "wb", closefd=False))
+        sys.stdout = io.TextIOWrapper(whole, out.encoding, out.errors, line_buffering=True)
+    if err is sys.__stderr__ and isinstance(err, io.TextIOWrapper):
+        # Each line is written at once, so that messages come before the data that follows them.
+        raw = io.BufferedWriter(MessageStream(err.fileno(), "wb", closefd=False))
+        sys.stderr = io.TextIOWrapper(raw, err.encoding, err.errors, line_buffering=True)
 
 
-def _checked(stream: TextIO, kind: type[io.FileIO]) -> TextIO:
-    """Return the same stream over a file of this kind; one that somebody else has put there, as it is."""
-    if stream not in (sys.__stdout__, sys.__stderr__) or not isinstance(stream, io.TextIOWrapper):
-        return stream
-    return io.TextIOWrapper(
-        io.BufferedWriter(kind(stream.fileno(), "wb", closefd=False)), stream.encoding, stream.errors,
-        # What was written through before would wait in the buffer, and messages would come after the data.
-        line_buffering=stream.line_buffering or stream.write_through,
-    )  # fmt: skip
-
-
-class DataStream(io.FileIO):
-    """Standard output. Where it cannot be written, the command ends with a message."""
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except BrokenPipeError:
-            raise  # its reader has enough
-        except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # Python writes the rest once more when it ends
-            why = "it is closed" if error.errno == errno.EBADF else error.strerror
-            hint = "what was measured before is stored: `opmark runs` lists it, and `opmark show RUN` prints it"
-            raise UserError(f"standard output cannot be written: {why}", hint) from None
+def why_stdout_fails() -> str:
+    """Return why standard output cannot be written, after which it is written nowhere; empty if it can be."""
+    try:
+        if fcntl(1, F_GETFL) & os.O_ACCMODE == os.O_RDONLY:  # as `open_standard_streams` leaves it
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python writes the rest once more when it ends
+        return "it is closed" if error.errno == errno.EBADF else str(error.strerror)
+    return ""
 
 
 class MessageStream(io.FileIO):

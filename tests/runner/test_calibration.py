@@ -199,8 +199,17 @@ L1, L2 = CacheLevel(1, 1 << 15, 1), CacheLevel(2, 1 << 18, 2)
 PER_CALL = 1 << 20
 
 
+def made_up_seconds(record: Record) -> float | None:
+    """Let whatever fits into less be faster: on a busy machine a small cache may seem slower than the memory."""
+    assert record.cost is not None
+    if record.task.case.op in ("copy", "triad"):
+        return record.cost.bytes_moved * vectors(record) / 1e18
+    return (record.cost.flops or 1) / 1e9
+
+
 @pytest.fixture(scope="module")
 def processor(tmp_path_factory: pytest.TempPathFactory) -> tuple[Peaks, Calibration]:
+    """NumPy on this processor, with two small caches; how long it took is made up."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setattr(module, "caches", lambda: [L1, L2])
@@ -208,6 +217,7 @@ def processor(tmp_path_factory: pytest.TempPathFactory) -> tuple[Peaks, Calibrat
         patch.setattr(module, "_PRODUCTS", {"cpu": (16, 32)})
         patch.setattr(module, "_LEAST_MEMORY", 1 << 20)
         patch.setattr(module, "_PER_CALL", PER_CALL)
+        patch.setattr(module, "_fastest_seconds", made_up_seconds)
         return measured_aloud("numpy-cpu", threads=2)
 
 
@@ -216,7 +226,6 @@ def vectors(record: Record) -> int:
     return int({"copy": 2, "triad": 3}[record.task.case.op] * 4 * record.task.case.params["n"])
 
 
-@pytest.mark.serial  # measures the caches of this machine
 def test_a_processor_has_its_caches_and_its_memory_the_smallest_first(processor: tuple[Peaks, Calibration]) -> None:
     peaks = processor[0]
     assert [level.name for level in peaks.levels] == ["L1", "L2", MEMORY]
@@ -234,7 +243,7 @@ def test_what_each_core_has_of_its_own_counts_as_often(processor: tuple[Peaks, C
         for op, bandwidth in level.by.items():
             (record,) = (r for r in of(alone, op) if cache.nbytes / 4 < vectors(r) <= cache.nbytes / 2)
             assert record.cost is not None
-            by_one = instances * record.cost.bytes_moved / fastest(record)
+            by_one = instances * record.cost.bytes_moved / (made_up_seconds(record) or 0.0)
             assert bandwidth == pytest.approx(by_one) if cache is L1 else bandwidth >= by_one
 
 

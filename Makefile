@@ -17,6 +17,12 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := OPENBLAS_NUM_THREADS=1 $(PYTEST) -n $(JOBS) -m "not serial"
 SIDE_BY_SIDE := $(PARALLEL) --dist worksteal
 FILE_BY_FILE := $(PARALLEL) --dist loadfile
+# AGAIN=1 runs only what failed the last time, one test at a time.
+ifdef AGAIN
+PYTEST += --again
+SIDE_BY_SIDE := $(PYTEST) -m "not serial"
+FILE_BY_FILE := $(SIDE_BY_SIDE)
+endif
 
 .PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-faults test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-judge test-plugin guests test-guests lint types bench clean
 

@@ -30,7 +30,7 @@ from opmark.schema.messages import TaskReply
 from opmark.worker.task_runner import TaskRunner, why_unchecked
 
 TESTS = Path(__file__).parent
-pytest_plugins = ["rank_fixtures", "worker_fixtures"]
+pytest_plugins = ["again", "rank_fixtures", "worker_fixtures"]
 
 FAKE_PROFILERS = TESTS / "runner" / "profilers" / "fakes"
 

@@ -231,7 +231,7 @@ def _group_topk(g: GraphBuilder, p: Params, logits: str, bias: str) -> Any:
 
 # 8-bit numbers: quantization and back, rows with one scale each, products.
 
-_LARGEST = 127.0
+_LARGEST = {"int8": 127.0, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
 
 
 def _wide(g: GraphBuilder, x: str) -> str:
@@ -262,14 +262,16 @@ def _dequantize(g: GraphBuilder, p: Params, x: str, scale: str) -> Any:
 
 
 def _rows(values: Callable[..., tuple[str, ...]]) -> Implementation:
-    """Quantize the first output of `values` to integers, of which the largest of a row is 127, with one scale per
-    row."""
+    """Quantize the first output of `values` to 8-bit numbers, of which the largest of a row is the largest of their
+    type, with one scale per row."""
 
     def draw(g: GraphBuilder, p: Params, **names: str) -> Any:
         first, *others = values(g, p, **{name: _wide(g, x) for name, x in names.items()})
-        scale = g.Div(g.ReduceMax(g.Abs(first), [-1], keepdims=1), _LARGEST)
-        numbers = g.Cast(g.Round(g.Div(first, scale)), to="int8")
-        return numbers, g.Squeeze(scale, [-1]), *(_narrow(g, other, p["dtype"]) for other in others)
+        kind = p.get("quantized_dtype", "int8")
+        scale = g.Div(g.ReduceMax(g.Abs(first), [-1], keepdims=1), _LARGEST[kind])
+        numbers = g.Div(first, scale)
+        rounded = g.Cast(g.Round(numbers) if kind == "int8" else numbers, to=kind)
+        return rounded, g.Squeeze(scale, [-1]), *(_narrow(g, other, p["dtype"]) for other in others)
 
     return graph(draw)
 

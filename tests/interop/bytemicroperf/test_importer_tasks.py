@@ -294,6 +294,8 @@ ATTENTION = {"arg_type": "llm", "attn_mode": "prefill", "dtype": "bfloat16", "ca
         ("flash_attention", {**ATTENTION, "cache_dtype": "float16"}, "cache_dtype"),
         ("flash_attention", {**ATTENTION, "cache_dtype": "mxfloat8"}, "cache_dtype"),
         ("flash_attention", {**ATTENTION, "qk_compute_dtype": "int8"}, "qk_compute_dtype"),
+        ("flash_attention", {**ATTENTION, "dtype": "float8", "dst_dtype": "float8"}, "dst_dtype"),
+        ("flash_attention", {**ATTENTION, "dtype": "float8", "qk_compute_dtype": "bfloat16"}, "qk_compute_dtype"),
         ("flash_attention", {**ATTENTION, "is_causal": False}, "is_causal"),
         ("flash_attention", {**ATTENTION, "unbalance_q": 10}, "unbalance_q"),
         ("flash_attention", {**ATTENTION, "attn_mode": "prefil"}, "attn_mode"),
@@ -353,6 +355,16 @@ def test_gemm_in_float8_is_a_product_with_scales(sizes, theirs, ours):
     back = to_bytemicroperf(case)
     assert back is not None
     assert (back.op, back.arguments["dtype"]) == ("gemm", theirs)
+
+
+@pytest.mark.parametrize("task", ["flash_attention", "flash_decoding"])
+def test_attention_may_be_of_float8_from_the_queries_on(task):
+    types = dict.fromkeys(("dtype", "cache_dtype", "qk_compute_dtype", "pv_compute_dtype"), "float8")
+    case = read(task, {**ATTENTION, **types, "dst_dtype": "bfloat16"})
+    assert (case.params["dtype"], case.params["cache_dtype"]) == ("float8_e4m3fn", "same")
+    theirs = to_bytemicroperf(case)
+    assert theirs is not None
+    assert (theirs.arguments["dtype"], theirs.arguments["cache_dtype"]) == ("float8", "float8")
 
 
 PAGED = {**LISTS, "block_size": 4}  # 3 tokens, and 5 + 7

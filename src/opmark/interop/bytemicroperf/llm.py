@@ -28,6 +28,7 @@ from opmark.interop.bytemicroperf.fields import (
     sizes_of,
 )
 from opmark.interop.bytemicroperf.forms import ROWS, Form, has
+from opmark.schema.tensor import FLOATS8
 from opmark.units import count_noun
 
 _Q, _CACHE = ("q_len", "q_seq_len"), ("cache_len", "kv_seq_len")
@@ -346,9 +347,32 @@ Q_HEADS, HEAD_DIM = ValueField("q_head_num", "q_heads"), ValueField("head_dim")
 ALIKE = (Only("unbalance_q", value=0), Only("unbalance_cache", value=0), Unused(("random_seed",)))
 """Random lengths are not imported: ByteMicroPerf's lists of lengths are."""
 SEQUENCES = (MODE, Lengths(), *ALIKE)
+
+
+@dataclass(frozen=True)
+class AttentionResult(Field):
+    """Element type of the result of attention: bfloat16 where queries are of a float8, and else the type of these."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("dst_dtype",)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        queries = dtype_of("dtype", given.get("dtype", FLOAT.default))
+        expected = "bfloat16" if queries in FLOATS8 else queries
+        if "dst_dtype" in given and dtype_of("dst_dtype", given["dst_dtype"]) != expected:
+            raise PointRefused(f"argument `dst_dtype`: `{op}` of {queries} accepts only {quote(expected)}, "
+                               f"got {quote(given['dst_dtype'])}", "dst_dtype")  # fmt: skip
+        return {}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return {}
+
+
 ATTENTION = (
     *SEQUENCES, Q_HEADS, KeyHeads(), HEAD_DIM, Pages(), FLOAT, CacheDtype(), *(Only(name, default_dtype="bfloat16") for
-    name in ("compute_dtype", "qk_compute_dtype", "pv_compute_dtype", "dst_dtype")), Only("is_causal", value=True),
+    name in ("compute_dtype", "qk_compute_dtype", "pv_compute_dtype")), AttentionResult(),
+    Only("is_causal", value=True),
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from opmark.frameworks.onnx.implementations._graph import GraphBuilder, graph, n
 from opmark.frameworks.onnx.implementations.elementwise import gelu, silu
 from opmark.frameworks.onnx.implementations.network import rms
 from opmark.plugin import Implementation, Params
+from opmark.schema.tensor import FLOATS8
 
 
 def _transpose(g: GraphBuilder, x: str, rank: int) -> Any:
@@ -129,7 +130,13 @@ def causal_mask(g: GraphBuilder, dtype: str, q_len: int, kv_len: int) -> str:
     return g.constant(np.where(seen, 0.0, -np.inf), dtype)
 
 
+def _refuse_float8(p: Params) -> None:
+    if p["dtype"] in FLOATS8:
+        raise Unsupported(f"ONNX has no product of {p['dtype']} matrices")
+
+
 def _sdpa(g: GraphBuilder, p: Params, q: str, k: str, v: str) -> Any:
+    _refuse_float8(p)
     heads = p["kv_heads"] or p["heads"]
     k, v = (repeat_heads(g, x, g.shape(x), p["heads"] // heads) for x in (k, v))
     mask = causal_mask(g, p["dtype"], p["q_len"], p["kv_len"]) if p["causal"] else ""
@@ -158,6 +165,7 @@ def _over_cache(
     g: GraphBuilder, p: Params, q: str, k_cache: str, v_cache: str, block_table: str = "", **scales: str
 ) -> Any:
     """Compute attention of sequences of equal length at once."""
+    _refuse_float8(p)
     if p["q_lens"] or p["cache_lens"]:
         raise Unsupported("sequences of different lengths would need one part of a model each")
     if scales:

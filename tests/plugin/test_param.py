@@ -148,6 +148,31 @@ def test_a_misspelt_dtype_is_hinted():
     assert refusal(make("dtype"), "flaot32").hint == "did you mean `float32`?"
 
 
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("tf32", "did you mean `tfloat32`?"),
+        ("fp8", "did you mean `float8_e4m3fn` or `float8_e5m2`?"),
+        ("float8_e4m3", "did you mean `float8_e4m3fn`?"),
+        ("torch.bfloat16", "did you mean `bfloat16`?"),
+        ("half", "did you mean `float16`?"),
+        ("Float8_E5M2", "did you mean `float8_e5m2`?"),
+    ],
+)
+def test_names_of_element_types_in_other_systems_are_hinted(written, hint):
+    assert refusal(make("dtype"), written).hint == hint
+
+
+def test_a_dtype_that_another_operator_has_is_pointed_to():
+    param = dtype("float32", elsewhere=(("int8", "see another"), ("float8_e4m3fn", "see a third")))
+    assert refusal(param, "int8").hint == "see another"
+    assert refusal(param, "fp8").hint == (
+        "it is `float8_e4m3fn` or `float8_e5m2` here, which this parameter does not take; see a third"
+    )
+    assert refusal(param, "fp16").hint == "it is `float16` here, which this parameter does not take"
+    assert refusal(param, "fp32").hint == "did you mean `float32`?"
+
+
 def test_a_dtype_like_nothing_known_lists_what_there_is():
     hint = refusal(make("dtype"), "zzzz").hint or ""
     assert all(name in hint for name in DTYPES)

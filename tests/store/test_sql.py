@@ -232,6 +232,7 @@ for batch in range(10**6):
     cases = [Case.of("add", {"shape": [batch, n]}, "forward") for n in range(7)]
     measured = (Measurement("latency", "warm", "virtual", [float(batch)] * 500, 1, 0.0, 1, 0.0, "precise"),)
     store.extend(sys.argv[2], [Record(Task(case, "null", "null", settings), "ok", "", measured) for case in cases])
+    print("stored", flush=True)
 """
 
 
@@ -241,18 +242,19 @@ def test_a_writer_that_is_killed_leaves_no_half_record(place: str) -> None:
         with subprocess.Popen([sys.executable, "-c", BATCHES, place, f"run {turn}"], stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
             assert writer.stdout.readline() == b"begun\n"
-            time.sleep(0.02 + 0.015 * turn)
+            for _ in range(turn):
+                assert writer.stdout.readline() == b"stored\n"
+            time.sleep(0.005 * turn)
             writer.kill()
     with closing(open_sql(place, create=True)) as store:
-        counts = []
+        counts = {}
         for run in store.runs():
             records = store.records(run.id)
             assert all(r.measurements[0].samples == [float(r.task.case.params["shape"][0])] * 500 for r in records)
             assert len(store.figures(runs=[run.id])) == len(records)
-            counts.append(len(records))
-        assert len(counts) == 6
-        assert any(counts)
-        assert {count % 7 for count in counts} == {0}
+            counts[run.id] = len(records)
+        assert all(counts[f"run {turn}"] >= 7 * turn for turn in range(6)), counts
+        assert {count % 7 for count in counts.values()} == {0}
 
 
 # What is not a store.

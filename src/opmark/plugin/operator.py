@@ -13,7 +13,7 @@ from opmark.errors import InvalidParameter, UnknownName, nearest
 from opmark.plugin.param import REQUIRED, Param, Params
 from opmark.schema.case import Phase
 from opmark.schema.cost import Cost
-from opmark.schema.tensor import DTYPES, TensorSpec, is_float, storage
+from opmark.schema.tensor import DTYPES, FLOATS8, TensorSpec, is_float, storage
 
 Launch = Callable[[], Any]
 """The callable that is timed: it takes no arguments, everything is prepared."""
@@ -249,7 +249,7 @@ class Operator:
             return f"`{self.name}` has no gradient"
         inputs = self.inputs(params)
         dtypes = {self.result_dtype(params), *(inputs[name].dtype for name in self.gradients_of(params))}
-        exact = sorted(dtype for dtype in dtypes if not is_float(dtype))
+        exact = sorted(dtype for dtype in dtypes if not is_float(dtype) or dtype in FLOATS8)
         return f"`{self.name}` has no gradient through {', '.join(exact)}" if exact else None
 
     def implementations_for(self, framework: str) -> tuple[Implementation, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -13,7 +13,7 @@ import msgspec
 from opmark.errors import InvalidParameter, nearest
 from opmark.schema.arguments import canonical_call
 from opmark.schema.case import Case
-from opmark.schema.tensor import DTYPES, STORED_AS
+from opmark.schema.tensor import DTYPES, STORED_AS, spelled_here
 
 # Parse numbers of bytes as people write them: `64K`, and series such as `8..64M`.
 
@@ -76,6 +76,8 @@ class Param:
     later: bool = False
     """Added when cases of the operator were stored already. A case has it only where it is not the default, so that the
     ids of older cases stay; the operator reads it with `params.get`."""
+    elsewhere: tuple[tuple[str, str], ...] = ()
+    """Values that are not among the choices, each with a hint that says where opmark has them."""
 
     @property
     def required(self) -> bool:
@@ -97,7 +99,7 @@ class Param:
             listed = f"one of {', '.join(self.choices)}"
             raise InvalidParameter(
                 f"parameter `{self.name}`: expected {listed}, got {_quote(value)}",
-                f"did you mean `{near}`?" if near else None,
+                dict(self.elsewhere).get(str(value)) or (f"did you mean `{near}`?" if near else None),
             )
         return kind.canonical(value)
 
@@ -121,10 +123,17 @@ class Param:
         return self.check(value)
 
     def _domain_hint(self, value: object) -> str | None:
-        if self.kind == "dtype":
-            near = nearest(str(value), DTYPES)
-            return f"did you mean `{near}`?" if near else f"known: {', '.join(DTYPES)}"
-        return f"`{self.name}`: {self.doc}"
+        if self.kind != "dtype":
+            return f"`{self.name}`: {self.doc}"
+        meant = spelled_here(str(value))
+        if offered := [name for name in meant if not self.choices or name in self.choices]:
+            return f"did you mean {_quote_names(offered)}?"
+        if meant:
+            lacks = f"it is {_quote_names(meant)} here, which this parameter does not take"
+            return "; ".join(filter(None, (lacks, dict(self.elsewhere).get(meant[0]))))
+        known = self.choices or (*DTYPES, *STORED_AS)
+        near = nearest(str(value), known)
+        return f"did you mean `{near}`?" if near else f"known: {', '.join(known)}"
 
 
 class _ParamKind(NamedTuple):
@@ -221,6 +230,10 @@ def _quote(value: object) -> str:
     return f"{text} ({kind})" if kind else text
 
 
+def _quote_names(names: Sequence[str]) -> str:
+    return " or ".join(f"`{name}`" for name in names)
+
+
 # Short constructors, so that an operator's parameters read as a table.
 
 
@@ -241,9 +254,14 @@ def nbytes(name: str, doc: str, default: Any = REQUIRED) -> Param:
 
 
 def dtype(
-    *choices: str, name: str = "dtype", default: str = "float32", doc: str = "element type", later: bool = False
+    *choices: str,
+    name: str = "dtype",
+    default: str = "float32",
+    doc: str = "element type",
+    later: bool = False,
+    elsewhere: tuple[tuple[str, str], ...] = (),
 ) -> Param:
-    return Param(name, "dtype", doc, default, choices, later)
+    return Param(name, "dtype", doc, default, choices, later, elsewhere)
 
 
 def flag(name: str, doc: str, *, default: bool = False, later: bool = False) -> Param:

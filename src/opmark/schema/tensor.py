@@ -42,7 +42,29 @@ STORED_AS = {"tfloat32": "float32"}
 product sees 10 bits of the fraction."""
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
+FLOATS8 = ("float8_e4m3fn", "float8_e5m2")
 INTS = ("int64", "int32", "int16", "int8", "uint8")
+
+
+_SPELLINGS = {
+    "double": ("float64",), "fp64": ("float64",), "f64": ("float64",),
+    "float": ("float32",), "single": ("float32",), "fp32": ("float32",), "f32": ("float32",),
+    "half": ("float16",), "fp16": ("float16",), "f16": ("float16",), "bf16": ("bfloat16",),
+    "tf32": ("tfloat32",), "tensorfloat32": ("tfloat32",),
+    "fp8": FLOATS8, "float8": FLOATS8, "f8": FLOATS8,
+    "e4m3": FLOATS8[:1], "fp8e4m3": FLOATS8[:1], "float8e4m3": FLOATS8[:1], "f8e4m3": FLOATS8[:1],
+    "e4m3fn": FLOATS8[:1], "fp8e4m3fn": FLOATS8[:1], "float8e4m3fn": FLOATS8[:1],
+    "e5m2": FLOATS8[1:], "fp8e5m2": FLOATS8[1:], "float8e5m2": FLOATS8[1:], "f8e5m2": FLOATS8[1:],
+    "long": ("int64",), "int": ("int32",), "short": ("int16",), "char": ("int8",), "byte": ("uint8",),
+    "i64": ("int64",), "i32": ("int32",), "i16": ("int16",), "i8": ("int8",), "u8": ("uint8",),
+}  # fmt: skip
+
+
+def spelled_here(name: str) -> tuple[str, ...]:
+    """Return the element types that other systems call so (`fp8`, `tf32`, `torch.half`), by opmark's names."""
+    short = name.casefold().removeprefix("torch.").replace("_", "").replace("-", "")
+    known = [dtype for dtype in (*DTYPES, *STORED_AS) if dtype.replace("_", "") == short]
+    return _SPELLINGS.get(short) or tuple(known)
 
 
 def storage(dtype: str) -> str:

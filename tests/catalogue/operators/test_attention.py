@@ -10,9 +10,11 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
+from opmark.catalogue.operators import _attention
 from opmark.catalogue.operators.attention import SDPA
-from opmark.errors import InvalidParameter
+from opmark.errors import InvalidParameter, Unsupported, WrongResult
 from opmark.schema import Cost
+from opmark.worker.verify.outputs import check_outputs
 
 BASE: dict[str, Any] = {"batch": 2, "heads": 6, "q_len": 5, "kv_len": 7, "head_dim": 4}
 CAUSAL = {**BASE, "kv_len": 5, "causal": True}
@@ -128,3 +130,71 @@ def test_what_has_no_meaning_is_refused(change: dict[str, Any], param: str, deta
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_what_has_a_meaning_is_allowed(variant: dict[str, Any]) -> None:
     SDPA.check_rules(SDPA.complete(variant))
+
+
+# Attention of 8-bit floats: what can be tested without a GPU that has it.
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let any device have attention of 8-bit floats, which is then computed step by step, in the type of the inputs."""
+    monkeypatch.setattr(_attention, "_refuse_without_float8", lambda q: None)
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+
+
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_flex_attention_computes_the_reference(variant: dict[str, Any]) -> None:
+    params = SDPA.complete({**variant, "head_dim": 16})
+    tensors = {name: torch.from_numpy(array) for name, array in _arrays(params).items()}
+    found = _attention.compile_flex(16**-0.5, **tensors, causal=params["causal"])(**tensors)
+    assert found.dtype == torch.bfloat16
+    expected = SDPA.reference(params, **_arrays(params))
+    np.testing.assert_allclose(found.float(), expected, rtol=2**-8, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2"])
+def test_without_a_kernel_for_8_bit_floats_nothing_is_cast(kind: str, torch_cpu: Any) -> None:
+    params = SDPA.complete({**BASE, "dtype": kind})
+    tensors = {name: torch_cpu.tensor(spec, 0) for name, spec in SDPA.inputs(params).items()}
+    (implementation,) = SDPA.implementations_for("torch")
+    with pytest.raises(Unsupported, match="torch has no attention of 8-bit floats on cpu"):
+        implementation.build(params, **tensors)
+
+
+def test_the_first_gpus_that_multiply_8_bit_floats_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = type("Tensor", (), {"device": torch.device("cuda")})()
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
+    with pytest.raises(Unsupported, match=r"compute capability 8\.0, and products of 8-bit floats came with 8\.9"):
+        _attention._refuse_without_float8(gpu)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    _attention._refuse_without_float8(gpu)
+
+
+def test_the_result_of_8_bit_floats_is_wider_and_has_no_gradient() -> None:
+    params = SDPA.complete({**BASE, "dtype": "float8_e4m3fn"})
+    assert SDPA.result_dtype(params) == "bfloat16"
+    assert SDPA.cost(params) == Cost(4 * 420 * 4, 912, 2 * 240)
+    assert SDPA.why_no_phase(params, "backward") == (
+        "`scaled_dot_product_attention` has no gradient through float8_e4m3fn"
+    )
+
+
+def test_rounded_weights_are_allowed_for_and_no_more() -> None:
+    """A weight that is rounded to 8 bits is off by at most a sixteenth, and by another one in the result."""
+    params = SDPA.complete(
+        {"batch": 2, "heads": 4, "q_len": 64, "kv_len": 64, "head_dim": 32, "dtype": "float8_e4m3fn"}
+    )
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (
+        (torch.rand(spec.shape, generator=generator) * 2 - 1).to(torch.float8_e4m3fn).float()
+        for spec in SDPA.inputs(params).values()
+    )
+    scores = q @ k.mT * 32**-0.5
+    weights = (scores - scores.amax(-1, keepdim=True)).exp()
+    rounded = (weights.to(torch.float8_e4m3fn).float() @ v / weights.sum(-1, keepdim=True)).to(torch.float8_e4m3fn)
+    arrays = {name: tensor.double().numpy() for name, tensor in zip("qkv", (q, k, v), strict=True)}
+    check_outputs(SDPA, params, (rounded.float().numpy(),), arrays)
+    with pytest.raises(WrongResult):
+        check_outputs(SDPA, params, (rounded.float().numpy() * 2,), arrays)

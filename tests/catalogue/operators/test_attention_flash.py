@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from opmark.catalogue.operators import _attention
 from opmark.catalogue.operators._attention import Sequences
-from opmark.catalogue.operators.attention import FLASH_ATTENTION_OPERATORS, _flash_attention
-from opmark.errors import InvalidParameter
+from opmark.catalogue.operators.attention import FLASH_ATTENTION_OPERATORS, _flash_attention, _flash_torch
+from opmark.errors import InvalidParameter, Unsupported
 from opmark.plugin.registry import operator
 from opmark.schema import Cost
 
@@ -136,3 +137,38 @@ def test_names_of_other_systems_are_found(name: str, op: Any) -> None:
 def test_a_decoding_step_is_the_default_of_decoding() -> None:
     params = DECODING.complete({**HEADS, "batch": 2, "cache_len": 5})
     assert (params["mode"], params["q_len"]) == ("decode", 1)
+
+
+# Queries, keys and values of 8-bit floats.
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("given", [one for one in VARIANTS if "cache_dtype" not in one], ids=str)
+def test_attention_for_8_bit_floats_reads_caches_and_pages(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch, torch_cpu: Any
+) -> None:
+    """On a CPU it is computed step by step in float32, and rounded at the end."""
+    monkeypatch.setattr(_attention, "_refuse_without_float8", lambda q: None)
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    params = FLASH.complete({**given, "head_dim": 16})
+    tensors = {name: torch_cpu.tensor(spec, i) for i, (name, spec) in enumerate(FLASH.inputs(params).items())}
+    found = _flash_torch(_attention.flex_float8, None)(params, **tensors)()
+    assert found.dtype == torch.bfloat16
+    expected = _flash_attention(params, **{name: torch_cpu.to_numpy(tensor) for name, tensor in tensors.items()})
+    np.testing.assert_allclose(found.float(), expected, rtol=2**-8, atol=1e-6)
+
+
+@pytest.mark.parametrize("block_size", [0, 4])
+def test_without_a_kernel_for_8_bit_floats_both_ways_say_so(block_size: int, torch_cpu: Any) -> None:
+    params = FLASH.complete({**DIFFERENT, "block_size": block_size, "dtype": "float8_e4m3fn"})
+    assert (FLASH.result_dtype(params), FLASH.inputs(params)["k_cache"].dtype) == ("bfloat16", "float8_e4m3fn")
+    tensors = {name: torch_cpu.tensor(spec, i) for i, (name, spec) in enumerate(FLASH.inputs(params).items())}
+    for implementation in FLASH.implementations_for("torch"):
+        with pytest.raises(Unsupported, match=r"torch has no .* of 8-bit floats"):
+            implementation.build(params, **tensors)()
+
+
+def test_a_cache_with_scales_is_for_wider_queries() -> None:
+    for kind in ("int8", "float8_e5m2"):
+        with pytest.raises(InvalidParameter, match="`cache_dtype` must be same for queries of float8_e4m3fn"):
+            FLASH.check_rules(FLASH.complete({**DIFFERENT, "cache_dtype": kind, "dtype": "float8_e4m3fn"}))

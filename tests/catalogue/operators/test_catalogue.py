@@ -22,7 +22,7 @@ from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Cost
 from opmark.schema.case import PHASES
 from opmark.schema.cost import nbytes
-from opmark.schema.tensor import DTYPES, is_float
+from opmark.schema.tensor import DTYPES, is_float, sizeof
 
 EVERY = list(catalogue().values())
 OPERATORS = [op for op in EVERY if not (op.ranks or op.device_only)]
@@ -296,11 +296,11 @@ def check_a_launch_can_be_repeated_and_leaves_its_inputs_alone(op: Operator, bac
 
 
 @added_to(CHECKS_OF_COMPUTED)
-def check_a_backward_phase_exists_exactly_for_floats(op: Operator) -> None:
+def check_a_backward_phase_exists_exactly_for_floats_of_more_than_8_bits(op: Operator) -> None:
     for params in with_dtypes(op, "small"):
         specs = op.inputs(params)
         dtypes = [op.result_dtype(params), *(specs[name].dtype for name in op.gradients_of(params))]
-        possible = bool(op.gradients) and all(is_float(dtype) for dtype in dtypes)
+        possible = bool(op.gradients) and all(is_float(dtype) and sizeof(dtype) > 1 for dtype in dtypes)
         assert (op.why_no_phase(params, "backward") is None) == possible
         assert (op.why_no_phase(params, "both") is None) == possible
         assert op.why_no_phase(params, "forward") is None

@@ -1,4 +1,4 @@
-"""Operators that round rows to int8 with a scale of their own."""
+"""Operators that round rows to 8 bits with a scale of their own."""
 
 from __future__ import annotations
 
@@ -67,6 +67,35 @@ def test_a_number_that_is_one_off_is_wrong(op: Operator, numpy_cpu: Any) -> None
     outputs[0][small] += 1
     with pytest.raises(WrongResult, match="output 0"):
         check_outputs(op, params, outputs, arrays)
+
+
+LARGEST = {"float8_e4m3fn": 448, "float8_e5m2": 57344}
+
+
+@every_operator
+@pytest.mark.parametrize("kind", LARGEST)
+def test_rows_of_float8_reach_the_largest_number_and_are_checked_to_half_a_step(
+    op: Operator, kind: str, torch_cpu: Any
+) -> None:
+    params = op.complete({**_given(op), "quantized_dtype": kind})
+    outputs, arrays = _outputs(op, params, torch_cpu, "torch")
+    numbers, scale = outputs
+    assert (np.abs(numbers).max(axis=-1) == LARGEST[kind]).all()
+    check_outputs(op, params, outputs, arrays)
+    with pytest.raises(WrongResult, match="output 1"):
+        check_outputs(op, params, (numbers, scale * 1.01), arrays)
+    at = np.unravel_index(np.abs(numbers).argmax(), numbers.shape)
+    numbers[at] *= 0.75  # at least a step from the nearest number
+    with pytest.raises(WrongResult, match="output 0"):
+        check_outputs(op, params, outputs, arrays)
+
+
+@every_operator
+def test_stored_cases_of_before_there_was_a_choice_keep_their_parameters(op: Operator) -> None:
+    stored = op.complete(_given(op))
+    assert "quantized_dtype" not in stored
+    assert op.complete({**stored, "quantized_dtype": "int8"}) == stored
+    assert (op.result_dtype(stored), op.cost(stored)) == ("int8", op.cost({**stored, "quantized_dtype": "float8_e5m2"}))
 
 
 @every_operator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from typing import Any
 
@@ -63,6 +64,16 @@ test_cost_by_hand = costs_by_hand(COSTS)
 @pytest.mark.parametrize("op", [MATMUL, BATCHED_MATMUL, GROUPED_GEMM, GROUPED_GEMM_MIXED, LINEAR, ADDMM, BADDBMM])
 def test_products_of_matrices_have_tfloat32(op: Operator) -> None:
     assert op.complete({**op.preset("small"), "dtype": op.param("dtype").check("tfloat32")})["dtype"] == "tfloat32"
+
+
+@pytest.mark.parametrize("op", [MATMUL, BATCHED_MATMUL, GROUPED_GEMM, GROUPED_GEMM_MIXED, LINEAR, ADDMM, BADDBMM])
+@pytest.mark.parametrize("kind", ["int8", "float8_e4m3fn", "float8_e5m2"])
+def test_products_of_8_bit_numbers_are_named_where_they_are(op: Operator, kind: str) -> None:
+    with pytest.raises(InvalidParameter, match=f'got `"{kind}"`') as caught:
+        op.param("dtype").check(kind)
+    found = re.search(r"`opmark run (\w+) -p dtype=(\w+)`", caught.value.hint or "")
+    assert found
+    assert find_operator(found[1]).param("dtype").check(found[2]) == kind
 
 
 def test_every_product_of_a_mixed_group_has_sizes_of_its_own() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from opmark.catalogue.operators._quantization import FLOATS8, FP8, Exact8, multiply
+from opmark.catalogue.operators._quantization import FP8, Exact8, multiply
 from opmark.catalogue.operators.quantization import (
     QUANT_BATCHED_MATMUL,
     QUANT_GEMM_OPERATORS,
@@ -20,6 +20,7 @@ from opmark.errors import InvalidParameter, Unsupported
 from opmark.plugin import Operator
 from opmark.plugin.registry import operator
 from opmark.schema import Cost
+from opmark.schema.tensor import FLOATS8
 
 SIZES: dict[str, Any] = {"num_tokens": 6, "sp_size": 2, "hidden_size": 16, "new_hidden_size": 5}
 

@@ -69,7 +69,10 @@ class Unchanged(Exception):
 def _spoil(spoil: Tensors, tensor: Any) -> Any:
     if tensor.is_floating_point() and tensor.element_size() == 1:  # torch computes nothing with 8-bit floats
         wide = tensor.float()
-        return _spoil(spoil, wide).to(tensor.dtype)
+        narrow = _spoil(spoil, wide).to(tensor.dtype)
+        if narrow.shape == tensor.shape and bool((narrow.float() == wide).all()):  # infinity may become the largest
+            raise Unchanged
+        return narrow
     found = spoil(tensor)
     if found.shape == tensor.shape and bool((found == tensor).all()):
         raise Unchanged

@@ -645,3 +645,15 @@ def test_what_an_implementation_makes_is_made_on_the_device(torch_cpu: Any) -> N
         assert torch.zeros(1).device.type == "cpu"
         assert torch.get_default_device().type == "cpu"
     assert torch.get_default_device() == before
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul with transpose_mat1 1",
+        "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or ROCm MI300+",
+        "\"addmm_cuda\" not implemented for 'Float8_e4m3fn'",
+    ],
+)
+def test_what_a_gpu_does_not_multiply_is_unsupported_and_no_failure(message: str, torch_cpu: Any) -> None:
+    assert torch_cpu.classify(RuntimeError(message)) == "skipped"

@@ -284,6 +284,7 @@ def test_lengths_of_the_second_generation_are_said_and_those_of_the_third_are_as
     assert "at least one token for each of 4 sequences" in refused("flash_attention", few)
 
 
+PRODUCT = {"arg_type": "llm", "num_tokens": 8, "hidden_size": 64, "new_hidden_size": 32}
 ATTENTION = {"arg_type": "llm", "attn_mode": "prefill", "dtype": "bfloat16", "cache_len": 0, "q_len": 4, **HEADS}
 
 
@@ -293,13 +294,16 @@ ATTENTION = {"arg_type": "llm", "attn_mode": "prefill", "dtype": "bfloat16", "ca
         ("flash_attention", {**ATTENTION, "cache_dtype": "float16"}, "cache_dtype"),
         ("flash_attention", {**ATTENTION, "cache_dtype": "mxfloat8"}, "cache_dtype"),
         ("flash_attention", {**ATTENTION, "qk_compute_dtype": "int8"}, "qk_compute_dtype"),
+        ("flash_attention", {**ATTENTION, "dtype": "float8", "dst_dtype": "float8"}, "dst_dtype"),
+        ("flash_attention", {**ATTENTION, "dtype": "float8", "qk_compute_dtype": "bfloat16"}, "qk_compute_dtype"),
         ("flash_attention", {**ATTENTION, "is_causal": False}, "is_causal"),
         ("flash_attention", {**ATTENTION, "unbalance_q": 10}, "unbalance_q"),
         ("flash_attention", {**ATTENTION, "attn_mode": "prefil"}, "attn_mode"),
         ("flash_attention", {**LISTS, "q_lens": [1, 2, 3]}, "q_lens"),
         ("flash_attention", {**LISTS, "q_lens": [], "cache_lens": []}, "q_lens"),
         ("flash_attention", {**LISTS, "batch_size": 3}, "batch_size"),
-        ("scale_dynamic_quant", {**TOKENS, "num_tokens": 8, "dst_dtype": "float8"}, "dst_dtype"),
+        ("scale_dynamic_quant", {**TOKENS, "num_tokens": 8, "dst_dtype": "float16"}, "dst_dtype"),
+        ("quant_matmul", {**PRODUCT, "dtype": "float8_e5m2", "w_dtype": "float8_e5m2"}, "w_dtype"),
         ("add_rms_norm_dynamic_quant", {**TOKENS, "num_tokens": 8, "output_mode": "both"}, "output_mode"),
         ("gemm", {"arg_type": "default", "dtype": "float32", "dst_dtype": "float16", "M": 1, "K": 1, "N": 1},
          "dst_dtype"),
@@ -310,6 +314,57 @@ ATTENTION = {"arg_type": "llm", "attn_mode": "prefill", "dtype": "bfloat16", "ca
 )  # fmt: skip
 def test_a_value_that_opmark_cannot_measure_is_named(task, point, argument):
     assert f"`{argument}`" in refused(task, point)
+
+
+QUANTIZING = sorted(name for name in FORMS if name.endswith("dynamic_quant"))
+
+
+@pytest.mark.parametrize("task", QUANTIZING)
+def test_rows_are_rounded_to_the_type_that_the_file_names(task):
+    point = {**TOKENS, "num_tokens": 8, **(EXPERTS if task.startswith("moe") else {})}
+    if task.startswith("head"):
+        point |= {"head_num": 4, "head_dim": 32}
+        del point["hidden_size"]
+    ids = {}
+    for theirs, ours in {"int8": "int8", "float8": "float8_e4m3fn", "float8_e5m2": "float8_e5m2"}.items():
+        case = read(task, {**point, "dst_dtype": theirs})
+        assert case.params.get("quantized_dtype", "int8") == ours
+        assert to_bytemicroperf(case).arguments["dst_dtype"] == theirs  # type: ignore[union-attr]
+        ids[theirs] = case.id
+    assert read(task, point).id == ids["int8"], "int8 is what a file without the argument means"
+    assert len(set(ids.values())) == 3
+
+
+@pytest.mark.parametrize(("dtype", "weights"), [("float8", "float8"), ("float8_e5m2", "float8")])
+def test_products_of_float8_name_both_types(dtype, weights):
+    point = {**PRODUCT, "dtype": dtype, "w_dtype": weights, "compute_dtype": dtype}
+    theirs = to_bytemicroperf(read("quant_matmul", point))
+    assert theirs is not None
+    assert (theirs.arguments["dtype"], theirs.arguments["w_dtype"]) == (dtype, weights)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [{"M": 16, "K": 32, "N": 64}, {"arg_type": "llm", "num_tokens": 16, "hidden_size": 32, "new_hidden_size": 64}],
+)
+@pytest.mark.parametrize(("theirs", "ours"), [("float8", "float8_e4m3fn"), ("float8_e5m2", "float8_e5m2")])
+def test_gemm_in_float8_is_a_product_with_scales(sizes, theirs, ours):
+    case = read("gemm", {"arg_type": "default", **sizes, "dtype": theirs})
+    names = ("num_tokens", "hidden_size", "new_hidden_size", "dtype", "out_dtype")
+    assert (case.op, *(case.params[name] for name in names)) == ("quant_matmul", 16, 32, 64, ours, "bfloat16")
+    back = to_bytemicroperf(case)
+    assert back is not None
+    assert (back.op, back.arguments["dtype"]) == ("gemm", theirs)
+
+
+@pytest.mark.parametrize("task", ["flash_attention", "flash_decoding"])
+def test_attention_may_be_of_float8_from_the_queries_on(task):
+    types = dict.fromkeys(("dtype", "cache_dtype", "qk_compute_dtype", "pv_compute_dtype"), "float8")
+    case = read(task, {**ATTENTION, **types, "dst_dtype": "bfloat16"})
+    assert (case.params["dtype"], case.params["cache_dtype"]) == ("float8_e4m3fn", "same")
+    theirs = to_bytemicroperf(case)
+    assert theirs is not None
+    assert (theirs.arguments["dtype"], theirs.arguments["cache_dtype"]) == ("float8", "float8")
 
 
 PAGED = {**LISTS, "block_size": 4}  # 3 tokens, and 5 + 7

@@ -204,11 +204,12 @@ def test_an_element_type_has_a_place(tmp_path):
 
 
 @pytest.mark.parametrize(("task", "op"), [("batch_gemm", "quant_batched_matmul"), ("group_gemm", "quant_grouped_gemm")])
-def test_several_products_in_int8_have_scales_and_keep_their_name(tmp_path, task, op):
-    taken = read(tmp_path, v1(task, dtype=["int8"]))
+@pytest.mark.parametrize("dtype", ["int8", "float8", "float8_e5m2"])
+def test_several_products_of_8_bits_have_scales_and_keep_their_name(tmp_path, task, op, dtype):
+    taken = read(tmp_path, v1(task, dtype=[dtype]))
     assert not taken.problems
     assert {case.op for case in taken.cases} == {op}
-    assert any(f"{task} in int8 is {op} here" in note for note in taken.notes)
+    assert any(f"{task} of 8-bit numbers is {op} here" in note for note in taken.notes)
     assert {to_bytemicroperf(case).op for case in taken.cases} == {task}
 
 

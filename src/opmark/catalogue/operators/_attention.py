@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from opmark.catalogue.operators import _numpy as np
 from opmark.catalogue.operators._builders import attention
+from opmark.catalogue.operators._fusion import compile_for
+from opmark.errors import Unsupported
 from opmark.plugin import Launch, ParamRule, Params
 from opmark.plugin.param import choice, counts, integer, size
 from opmark.schema import TensorSpec
@@ -120,6 +122,71 @@ def _lower_right(q_len: int, kv_len: int) -> Any:
     from torch.nn.attention.bias import causal_lower_right
 
     return causal_lower_right(q_len, kv_len)
+
+
+# Compute capability of NVIDIA's first GPUs that multiply 8-bit floats (Ada).
+_FIRST_WITH_FLOAT8 = (8, 9)
+
+
+def flex_float8(scale: float) -> Callable[..., Any]:
+    """Return attention of 8-bit floats, which is compiled for each shape."""
+    compiled: dict[Any, Callable[..., Any]] = {}
+
+    def inner(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        shapes = (q.shape, k.shape, mask is None)
+        if shapes not in compiled:
+            if mask is not None and mask.ndim == 4:
+                raise Unsupported("sequences of different lengths are not computed together with 8-bit floats")
+            compiled[shapes] = compile_flex(scale, q, k, v, causal=mask is not None)
+        return compiled[shapes](q, k, v)
+
+    return inner
+
+
+def compile_flex(scale: float, q: Any, k: Any, v: Any, *, causal: bool) -> Callable[..., Any]:
+    """Compile attention of 8-bit floats like these, with a result in bfloat16; the last query sees every key.
+
+    flex_attention is the only one that torch has for them. The weights of the values are rounded to 8 bits, and so is
+    the result before it becomes bfloat16.
+    """
+    import torch
+
+    _refuse_without_float8(q)
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    earlier = k.shape[2] - q.shape[2]
+
+    def sees(batch: Any, head: Any, query: Any, key: Any) -> Any:
+        return key <= query + earlier
+
+    def attend(q: Any, k: Any, v: Any, blocks: Any) -> Any:
+        return flex_attention(q, k, v, block_mask=blocks, scale=scale, enable_gqa=True)
+
+    sizes = (q.shape[2], k.shape[2])
+    blocks = create_block_mask(sees, None, None, *sizes, device=q.device.type) if causal else None
+    call = compile_for(attend, q, k, v, blocks)
+    return lambda q, k, v: call(q, k, v, blocks).to(torch.bfloat16)
+
+
+def _refuse_without_float8(q: Any) -> None:
+    import torch
+
+    device = "AMD GPUs" if torch.version.hip else q.device.type
+    if device != "cuda":
+        raise Unsupported(
+            f"torch has no attention of 8-bit floats on {device}: only flex_attention on NVIDIA GPUs is one"
+        )
+    major, minor = torch.cuda.get_device_capability(q.device)
+    if (major, minor) < _FIRST_WITH_FLOAT8:
+        raise Unsupported(
+            f"this GPU has compute capability {major}.{minor}, and products of 8-bit floats came with "
+            f"{'.'.join(map(str, _FIRST_WITH_FLOAT8))}"
+        )
+
+
+def chain_float8(scale: float) -> Callable[..., Any]:
+    """Refuse 8-bit floats: torch's batched products take none, and products with scales are for matrices only."""
+    raise Unsupported("torch has no batched products of 8-bit floats")
 
 
 def matmul_chain(scale: float) -> Callable[..., Any]:

@@ -34,25 +34,30 @@ def compiled(chain: Chain) -> Implementation:
     """Make an implementation that is compiled while it is built, for exactly these shapes and types."""
 
     def build(p: Params, **tensors: Any) -> Launch:
-        import torch
-        import torch._functorch.config
-
-        # A graph is walked back many times: what it keeps of the forward pass must not be given away.
-        torch._functorch.config.donated_buffer = False
-        call = torch.compile(_copy_code(chain(p)), dynamic=False, fullgraph=True)
-        try:
-            call(*tensors.values())
-        except torch.OutOfMemoryError:
-            raise
-        except (RuntimeError, OSError, ImportError) as error:
-            if _COMPILATION_FORBIDDEN in str(error):
-                raise Unsupported(
-                    "this backend compiles it already: measure it on an eager backend (torch-cpu, torch-cuda)"
-                ) from None
-            raise Unsupported(f"torch.compile fails here: {_first_line(error)}") from error
-        return partial(call, *tensors.values())
+        return partial(compile_for(chain(p), *tensors.values()), *tensors.values())
 
     return by_torch(build, "torch.compile", name="compiled")
+
+
+def compile_for(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    """Compile a function for arguments like these, and call it once; raise Unsupported if that fails."""
+    import torch
+    import torch._functorch.config
+
+    # A graph is walked back many times: what it keeps of the forward pass must not be given away.
+    torch._functorch.config.donated_buffer = False
+    call: Callable[..., Any] = torch.compile(_copy_code(function), dynamic=False, fullgraph=True)
+    try:
+        call(*arguments)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, OSError, ImportError) as error:
+        if _COMPILATION_FORBIDDEN in str(error):
+            raise Unsupported(
+                "this backend compiles it already: measure it on an eager backend (torch-cpu, torch-cuda)"
+            ) from None
+        raise Unsupported(f"torch.compile fails here: {_first_line(error)}") from error
+    return call
 
 
 def fused(build: Callable[..., Launch], name: str = "fused", no_gradient: str = "") -> Implementation:

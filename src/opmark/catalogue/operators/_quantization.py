@@ -9,11 +9,14 @@ from opmark.catalogue.operators import _numpy as np
 from opmark.errors import Unsupported
 from opmark.plugin import Params, Tolerance
 from opmark.plugin.param import dtype
+from opmark.schema.tensor import FLOATS8
 
 FP8 = "float8_e4m3fn"
-FLOATS8 = (FP8, "float8_e5m2")
 NARROW = dtype("int8", *FLOATS8, default="int8", doc="element type; weights for float8_e5m2 are float8_e4m3fn")
 """Element types of products of 8-bit numbers. Matrix units multiply no two matrices of float8_e5m2."""
+QUANTIZED = dtype("int8", *FLOATS8, name="quantized_dtype", default="int8", doc="element type of the 8-bit numbers",
+                  later=True)  # fmt: skip
+"""Element type of what is rounded to 8 bits; stored cases of before there was a choice are of int8."""
 # torch._int_mm on CUDA needs more than 16 rows; its other sizes have to be multiples of 8.
 _FEWEST_ROWS, _MULTIPLE = 17, 8
 
@@ -33,6 +36,10 @@ class Rounded8(Tolerance):
 
     def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
         return (0.0, 0.0) if dtype in FLOATS8 else super().bounds(dtype, params)
+
+
+def quantized(p: Params) -> str:
+    return str(p.get(QUANTIZED.name, QUANTIZED.default))
 
 
 def weight_dtype(p: Params) -> str:
@@ -106,7 +113,8 @@ def _scaled_product(x: Any, weight: Any, out: Any) -> Callable[..., Any]:
 
 # Values rounded to 8 bits: how rows of them are made and compared.
 
-LARGEST = 127
+LARGEST = {"int8": 127, "float8_e4m3fn": 448, "float8_e5m2": 57344}
+"""The largest number of each type of 8 bits; of int8 the opposite of the smallest one is none."""
 # With steps of these sizes, values between -1 and 1 nearly fill 8 bits and none is clipped: none is above MOST.
 STEPS = (1 / 120, 1 / 100)
 MOST = 120
@@ -131,11 +139,8 @@ def round_to(values: Any, kind: str) -> Any:
     """Round a torch tensor to 8-bit numbers; what is beyond the largest one becomes that."""
     import torch
 
-    if kind == "int8":
-        return values.round().clamp(-LARGEST, LARGEST).to(torch.int8)
-    narrow = getattr(torch, kind)
-    largest = torch.finfo(narrow).max
-    return values.clamp(-largest, largest).to(narrow)
+    bounded = (values.round() if kind == "int8" else values).clamp(-LARGEST[kind], LARGEST[kind])
+    return bounded.to(getattr(torch, kind))
 
 
 def as_bytes(tensor: Any) -> Any:
@@ -170,21 +175,22 @@ def accept_either_neighbour(
 
 def numpy_rows(values: Any) -> tuple[Any, Any]:
     """Return integers and one scale per row, such that the largest of a row is 127."""
-    numbers, scale = exact_rows(values)
+    numbers, scale = exact_rows(values, "int8")
     return np.rint(numbers).astype(np.int8), scale.astype(np.float32)
 
 
-def exact_rows(values: Any) -> tuple[Any, Any]:
-    """Return the unrounded numbers and one scale per row."""
-    scale = np.abs(values).max(axis=-1) / LARGEST
+def exact_rows(values: Any, kind: str) -> tuple[Any, Any]:
+    """Return the unrounded numbers and one scale per row, such that the largest of a row is the largest of the kind."""
+    scale = np.abs(values).max(axis=-1) / LARGEST[kind]
     return values / scale[..., None], scale
 
 
-def torch_rows(values: Any) -> tuple[Any, Any]:
+def torch_rows(values: Any, kind: str) -> tuple[Any, Any]:
     import torch
 
-    scale = values.abs().amax(-1) / LARGEST
-    return (values / scale.unsqueeze(-1)).round().to(torch.int8), scale
+    scale = values.abs().amax(-1) / LARGEST[kind]
+    numbers = values / scale.unsqueeze(-1)
+    return (numbers.round() if kind == "int8" else numbers).to(getattr(torch, kind)), scale
 
 
 def first_in_int8(outputs: Sequence[Any], dtype: Any) -> tuple[Any, ...]:

@@ -17,7 +17,24 @@ from opmark.plugin import Implementation, Launch, Operator, ParamRule, Params, T
 from opmark.plugin.param import dtype, flag, integer, size
 from opmark.schema import Cost, TensorSpec
 from opmark.schema.cost import nbytes
-from opmark.schema.tensor import FLOATS, sizeof
+from opmark.schema.tensor import FLOATS, FLOATS8, sizeof
+
+DTYPE = dtype(*FLOATS, *FLOATS8, doc="element type; a float8 is multiplied as it is, and the result is bfloat16")
+
+
+class AttentionTolerance(Rounded8):
+    """Caches of 8-bit numbers are exact. Where the queries have 8 bits, the weights of the values are rounded to as
+    many, and so may be the result."""
+
+    def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
+        if params["dtype"] not in FLOATS8:
+            return super().bounds(dtype, params)
+        relative, typical = Tolerance.bounds(self, dtype, params)
+        return 2 * relative, 2 * typical
+
+
+def _result_dtype(p: Params) -> str:
+    return "bfloat16" if p["dtype"] in FLOATS8 else str(p["dtype"])
 
 
 def _kv_heads(p: Params) -> int:
@@ -42,7 +59,8 @@ def _pairs(p: Params) -> int:
 def _cost(p: Params) -> Cost:
     """Count two products of head_dim multiply-adds per pair; the softmax is by convention not counted."""
     specs = _inputs(p)
-    return Cost(4 * _pairs(p) * p["head_dim"], nbytes(specs.values()), specs["q"].nbytes)
+    written = specs["q"].elements * sizeof(_result_dtype(p))
+    return Cost(4 * _pairs(p) * p["head_dim"], nbytes(specs.values()), written)
 
 
 def _backward_cost(p: Params) -> Cost:
@@ -60,6 +78,8 @@ def _attention(p: Params, q: Any, k: Any, v: Any) -> Any:
 def _torch(p: Params, q: Any, k: Any, v: Any) -> Launch:
     from torch.nn.functional import scaled_dot_product_attention
 
+    if p["dtype"] in FLOATS8:
+        return partial(_attend.compile_flex(p["head_dim"] ** -0.5, q, k, v, causal=p["causal"]), q, k, v)
     grouped = _kv_heads(p) != p["heads"]
     return partial(scaled_dot_product_attention, q, k, v, is_causal=p["causal"], enable_gqa=grouped)
 
@@ -81,14 +101,15 @@ SDPA = Operator(
         integer("kv_heads", "heads of keys and values, each shared by a group of query heads; 0: as many as heads",
                 0, kind="count"),
         flag("causal", "a query sees no later key"),
-        dtype(*FLOATS),
+        DTYPE,
     ),
     inputs=_inputs,
     cost=_cost,
     backward_cost=_backward_cost,
     reference=_attention,
     # A result is the mean of about kv_len values between -1 and 1.
-    tolerance=Tolerance(magnitude=lambda p: (3 * p["kv_len"]) ** -0.5),
+    tolerance=AttentionTolerance(magnitude=lambda p: (3 * p["kv_len"]) ** -0.5),
+    result_dtype=_result_dtype,
     presets={
         "small": _preset(1, 4, 128, 64),
         "typical": _preset(4, 8, 512, 64),
@@ -129,12 +150,13 @@ def _flash_inputs(p: Params) -> dict[str, TensorSpec]:
 def _flash_cost(p: Params) -> Cost:
     """Count only the cached tokens of each sequence, without unused ends of rows and pages."""
     sequences = Sequences.of(p)
-    q = sequences.tokens * p["q_heads"] * p["head_dim"] * sizeof(p["dtype"])
+    elements = sequences.tokens * p["q_heads"] * p["head_dim"]
     heads = 2 * _flash_kv_heads(p) * p["head_dim"]
     kv = sum(sequences.kv) * heads * sizeof(cache_dtype(p)) + (heads * sizeof("float32") if narrow(p) else 0)
     pages = sum(sequences.pages) if p["block_size"] else 0
     flops = 4 * sequences.pairs * p["q_heads"] * p["head_dim"]
-    return Cost(flops, q + kv + sequences.table_bytes(pages), q)
+    read = elements * sizeof(p["dtype"]) + kv + sequences.table_bytes(pages)
+    return Cost(flops, read, elements * sizeof(_result_dtype(p)))
 
 
 def _flash_attention(p: Params, q: Any, block_table: Any = None, **rest: Any) -> Any:
@@ -151,20 +173,23 @@ def _flash_attention(p: Params, q: Any, block_table: Any = None, **rest: Any) ->
 _REFERENCE, _OBSERVE = _attend.scale_by_keys_seen(_flash_attention)
 
 
-def _flash_torch(inner: Any) -> Any:
+def _flash_torch(inner: Any, inner_float8: Any) -> Any:
+    """Return a builder; `inner(scale)` and, for queries of 8-bit floats, `inner_float8(scale)` return attention of one
+    sequence or several alike."""
+
     def build(p: Params, q: Any, block_table: Any = None, **rest: Any) -> Launch:
         def part(name: str, keys: Any) -> Any:
             cache = rest[f"{name}_cache"]
-            found = keys(as_bytes(cache))
+            found = keys(as_bytes(cache)).view(cache.dtype)
             if not narrow(p):
                 return found
-            numbers = found.view(cache.dtype).float() if cache.is_floating_point() else found
+            numbers = found.float() if cache.is_floating_point() else found
             return (numbers * rest[f"{name}_scale"].unsqueeze(1)).to(q.dtype)
 
         def fetch(keys: Any) -> tuple[Any, Any]:
             return part("k", keys), part("v", keys)
 
-        scaled = inner(1 / sqrt(p["head_dim"]))
+        scaled = (inner_float8 if p["dtype"] in FLOATS8 else inner)(1 / sqrt(p["head_dim"]))
         return _attend.torch_attention(Sequences.of(p), q, block_table, scaled, fetch, _flash_kv_heads(p))
 
     return build
@@ -197,25 +222,29 @@ def _over_cache(
             size("head_dim", "elements of a head"),
             BLOCK_SIZE,
             CACHE_DTYPE,
-            dtype(*FLOATS),
+            DTYPE,
         ),
         inputs=_flash_inputs,
         cost=_flash_cost,
         reference=_REFERENCE,
         observe=_OBSERVE,
-        tolerance=Rounded8(),
+        tolerance=AttentionTolerance(),
+        result_dtype=_result_dtype,
         sample=("q_len",),
         presets=presets,
         rules=(
             *SEQUENCE_RULES,
             ParamRule("kv_heads", "divide q_heads={q_heads} (got {kv_heads})",
                  lambda p: p["q_heads"] % _flash_kv_heads(p) == 0),
+            ParamRule("cache_dtype", "be same for queries of {dtype} (got {cache_dtype})",
+                 lambda p: p["dtype"] not in FLOATS8 or not narrow(p)),
         ),
         partial=True,
         implementations=(
             formula(_flash_attention),
-            torch(_flash_torch(_attend.sdpa), "torch.nn.functional.scaled_dot_product_attention", "sdpa"),
-            torch(_flash_torch(_attend.matmul_chain), name="matmul"),
+            torch(_flash_torch(_attend.sdpa, _attend.flex_float8), "torch.nn.functional.scaled_dot_product_attention",
+                  "sdpa"),
+            torch(_flash_torch(_attend.matmul_chain, _attend.chain_float8), name="matmul"),
         ),
         aliases=aliases,
     )  # fmt: skip

@@ -8,7 +8,15 @@ from typing import Any
 
 from opmark.catalogue.operators import _numpy as np
 from opmark.catalogue.operators._builders import numpy, rms, swiglu, torch
-from opmark.catalogue.operators._quantization import accept_either_neighbour, exact_rows, first_in_int8, torch_rows
+from opmark.catalogue.operators._quantization import (
+    QUANTIZED,
+    Rounded8,
+    accept_either_neighbour,
+    exact_rows,
+    first_in_int8,
+    quantized,
+    torch_rows,
+)
 from opmark.catalogue.operators.activation import torch_gated
 from opmark.catalogue.operators.llm_norm import ENOUGH_TOKENS, EPS, HIDDEN, TOKENS, long_enough, tokens
 from opmark.plugin import Launch, Operator, Param, ParamRule, Params
@@ -60,7 +68,7 @@ class RowSource:
     def reference(self, p: Params, **arrays: Any) -> Any:
         """Return the rows before rounding."""
         first, *others = self.values(p, **arrays)
-        return (*exact_rows(first), *others)
+        return (*exact_rows(first, quantized(p)), *others)
 
     def build_numpy(self, p: Params, **arrays: Any) -> Launch:
         def launch() -> Any:
@@ -77,7 +85,7 @@ class RowSource:
         def launch() -> Any:
             wide = {name: tensor.float() for name, tensor in tensors.items()}
             first, *others = self.torch_values(p, **wide, **made)
-            return (*torch_rows(first), *(other.to(kind) for other in others))
+            return (*torch_rows(first, quantized(p)), *(other.to(kind) for other in others))
 
         return launch
 
@@ -95,15 +103,16 @@ def dynamic_quant(
         name=name,
         summary=summary,
         category=category,
-        params=(*params, dtype("float32", "float16", "bfloat16")),
+        params=(*params, QUANTIZED, dtype("float32", "float16", "bfloat16")),
         inputs=recipe.inputs,
         cost=recipe.cost,
         reference=recipe.reference,
         presets=presets,
         implementations=(numpy(recipe.build_numpy), torch(recipe.build_torch)),
-        result_dtype=lambda _: "int8",
+        result_dtype=quantized,
         further_dtypes=lambda p: ("float32", p["dtype"], p["dtype"]),
-        observe=accept_either_neighbour(recipe.reference),
+        tolerance=Rounded8(),
+        observe=accept_either_neighbour(recipe.reference, kind=quantized),
         **more,
     )
 
@@ -118,7 +127,7 @@ def _scale_inputs(p: Params) -> Specs:
 
 SCALE = dynamic_quant(
     "scale_dynamic_quant",
-    "x times a factor per element, rounded to int8 with a scale per token",
+    "x times a factor per element, rounded to int8 or a float8 with a scale per token",
     (*TOKENS, HIDDEN),
     RowSource(
         inputs=_scale_inputs,
@@ -160,7 +169,7 @@ def _torch_add_values(p: Params, x: Any, weight: Any, smooth: Any, residual: Any
 
 ADD_RMS_NORM = dynamic_quant(
     "add_rms_norm_dynamic_quant",
-    "x + residual with unit root mean square and scaled, rounded to int8 with a scale per token",
+    "x + residual with unit root mean square and scaled, rounded to int8 or a float8 with a scale per token",
     (
         *TOKENS,
         HIDDEN,
@@ -209,7 +218,7 @@ def _torch_head_values(p: Params, x: Any, weight: Any, smooth: Any) -> Any:
 
 HEAD_RMS_NORM = dynamic_quant(
     "head_rms_norm_dynamic_quant",
-    "unit root mean square of each head, scaled, rounded to int8 with a scale per token",
+    "unit root mean square of each head, scaled, rounded to int8 or a float8 with a scale per token",
     (*TOKENS, size("heads", "heads of a token"), size("head_dim", "elements of a head"), EPS),
     RowSource(
         inputs=_head_inputs,
@@ -237,7 +246,7 @@ def _swiglu_inputs(p: Params) -> Specs:
 
 SWIGLU = dynamic_quant(
     "swiglu_dynamic_quant",
-    "silu of one half of a token times the other, rounded to int8 with a scale per token",
+    "silu of one half of a token times the other, rounded to int8 or a float8 with a scale per token",
     (*TOKENS, GATED),
     RowSource(
         inputs=_swiglu_inputs,

@@ -7,14 +7,27 @@ from typing import Any
 
 from opmark.catalogue.operators import _numpy as np
 from opmark.catalogue.operators._builders import calls, formula, numpy, torch
-from opmark.plugin import Launch, Operator, ParamRule, Params
+from opmark.plugin import Launch, Operator, Param, ParamRule, Params
 from opmark.plugin.operator import sum_of_products
 from opmark.plugin.param import dtype, real, shape, size
 from opmark.schema import Cost, TensorSpec
 from opmark.schema.cost import nbytes
-from opmark.schema.tensor import FLOATS, STORED_AS, sizeof, storage
+from opmark.schema.tensor import FLOATS, FLOATS8, STORED_AS, sizeof, storage
 
-DTYPE = dtype(*FLOATS, *STORED_AS, doc="element type; tfloat32: products of float32 that see 10 bits of its fraction")
+
+def _dtype(narrow: str) -> Param:
+    """Return the element type; `narrow` is the operator that multiplies 8-bit numbers, which come with scales."""
+    return dtype(
+        *FLOATS,
+        *STORED_AS,
+        doc="element type; tfloat32: products of float32 that see 10 bits of its fraction",
+        elsewhere=tuple(
+            (name, f"products of 8-bit numbers have scales: `opmark run {narrow} -p dtype={name}`")
+            for name in ("int8", *FLOATS8)
+        ),
+    )
+
+
 MNK = (size("M", "rows of a and c"), size("N", "columns of b and c"), size("K", "columns of a, rows of b"))
 FACTORS = (real("alpha", "factor of the product", 1.0), real("beta", "factor of the addend", 1.0))
 TERMS = sum_of_products(lambda p: int(p["K"]))
@@ -52,7 +65,7 @@ MATMUL = Operator(
     name="matmul",
     summary="matrix product c[M,N] = a[M,K] b[K,N]",
     category="gemm",
-    params=(*MNK, DTYPE),
+    params=(*MNK, _dtype("quant_matmul")),
     inputs=_matrices,
     cost=_product,
     backward_cost=_product_backward,
@@ -68,7 +81,7 @@ BATCHED_MATMUL = Operator(
     name="batched_matmul",
     summary="B independent matrix products c[B,M,N] = a[B,M,K] b[B,K,N]",
     category="gemm",
-    params=(size("B", "number of products"), *MNK, DTYPE),
+    params=(size("B", "number of products"), *MNK, _dtype("quant_batched_matmul")),
     inputs=lambda p: _matrices(p, p["B"]),
     cost=lambda p: _product(p, p["B"]),
     backward_cost=lambda p: _product_backward(p, p["B"]),
@@ -149,7 +162,7 @@ GROUPED_GEMM = Operator(
         shape("M", "rows of each product, as in 512x256x64"),
         size("N", "columns of every b and c"),
         size("K", "columns of every a, rows of every b"),
-        DTYPE,
+        _dtype("quant_grouped_gemm"),
     ),
     tolerance=TERMS,
     presets={
@@ -168,7 +181,7 @@ GROUPED_GEMM_MIXED = Operator(
         shape("M", "rows of each product, as in 512x256x64"),
         shape("N", "columns of each b and c"),
         shape("K", "columns of each a, rows of each b"),
-        DTYPE,
+        _dtype("quant_grouped_gemm"),
     ),
     tolerance=sum_of_products(lambda p: max(p["K"])),
     presets={
@@ -263,7 +276,7 @@ LINEAR_PARAMS = (
     size("M", "rows of x: tokens, or images of a batch"),
     size("N", "features out"),
     size("K", "features in"),
-    DTYPE,
+    _dtype("quant_matmul"),
 )
 
 LINEAR = Operator(
@@ -341,7 +354,7 @@ def _with_addend(batch: str | None = None) -> dict[str, Any]:
 ADDMM = Operator(
     name="addmm",
     summary="beta c[M,N] + alpha a[M,K] b[K,N]",
-    params=(*MNK, *FACTORS, DTYPE),
+    params=(*MNK, *FACTORS, _dtype("quant_matmul")),
     presets=PRESETS,
     implementations=(
         formula(_with_addend()["reference"]),
@@ -354,7 +367,7 @@ ADDMM = Operator(
 BADDBMM = Operator(
     name="baddbmm",
     summary="B independent beta c[B,M,N] + alpha a[B,M,K] b[B,K,N]",
-    params=(size("B", "number of products"), *MNK, *FACTORS, DTYPE),
+    params=(size("B", "number of products"), *MNK, *FACTORS, _dtype("quant_batched_matmul")),
     presets=BATCHED_PRESETS,
     implementations=(
         formula(_with_addend("B")["reference"]),

@@ -10,7 +10,6 @@ from opmark.catalogue.operators import _numpy as np
 from opmark.catalogue.operators._attention import BLOCK_SIZE, SEQUENCE_RULES, Sequences, sequence_params
 from opmark.catalogue.operators._builders import formula, numpy, torch
 from opmark.catalogue.operators._quantization import (
-    FLOATS8,
     LARGEST,
     MOST,
     STEPS,
@@ -22,7 +21,7 @@ from opmark.catalogue.operators._quantization import (
 from opmark.plugin import Launch, Operator, Params
 from opmark.plugin.param import choice, dtype, size
 from opmark.schema import Cost, TensorSpec
-from opmark.schema.tensor import FLOATS, sizeof
+from opmark.schema.tensor import FLOATS, FLOATS8, sizeof
 
 Names = tuple[str, ...]
 CACHE_DTYPE = choice("cache_dtype", "8-bit numbers with one scale per element of each head; same: as dtype",
@@ -106,7 +105,7 @@ def _numpy(p: Params, packed_qkv: Any, block_table: Any = None, **rest: Any) -> 
         for name in _stored_names(p):
             part = _part(p, name, packed_qkv)
             if narrow(p):
-                part = np.clip(np.rint(part / rest[f"{name}_scale"]), -LARGEST, LARGEST)
+                part = np.clip(np.rint(part / rest[f"{name}_scale"]), -LARGEST["int8"], LARGEST["int8"])
             rest[f"{name}_cache"][first, :, third] = part
         return rest["k_cache"], rest["v_cache"]
 

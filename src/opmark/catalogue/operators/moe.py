@@ -242,7 +242,7 @@ def _prepare_factors(p: Params, tensors: Any) -> dict[str, Any]:
 
 SWIGLU_DYNAMIC_QUANT = dynamic_quant(
     "moe_swiglu_dynamic_quant",
-    "silu of one half of a row times the other and a factor of its expert, in int8 with a scale per row",
+    "silu of one half of a row times the other and a factor of its expert, in int8 or a float8 with a scale per row",
     (*ROUTING_PARAMS, GATED),
     RowSource(
         inputs=_smoothed_inputs,

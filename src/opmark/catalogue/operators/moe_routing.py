@@ -33,7 +33,15 @@ from opmark.catalogue.operators._moe import (
     local_experts,
     rows_before,
 )
-from opmark.catalogue.operators._quantization import accept_either_neighbour, exact_rows, numpy_rows, torch_rows
+from opmark.catalogue.operators._quantization import (
+    QUANTIZED,
+    Rounded8,
+    accept_either_neighbour,
+    exact_rows,
+    numpy_rows,
+    quantized,
+    torch_rows,
+)
 from opmark.catalogue.operators.llm_norm import ENOUGH_TOKENS, HIDDEN, TOKENS, tokens
 from opmark.plugin import Exchange, Launch, Operator, ParamRule, Params, Peers, Tolerance
 from opmark.plugin.operator import sum_of_products
@@ -137,7 +145,7 @@ def _scatter_reference(p: Params, quantise: Any, x: Any, smooth: Any, chosen: An
 
 
 def _scatter(p: Params, **arrays: Any) -> Any:
-    return _scatter_reference(p, exact_rows, **arrays)
+    return _scatter_reference(p, lambda rows: exact_rows(rows, quantized(p)), **arrays)
 
 
 def _numpy_scatter(p: Params, x: Any, **rest: Any) -> Launch:
@@ -161,7 +169,8 @@ def _torch_scatter(p: Params, x: Any, smooth: Any, chosen: Any, weights: Any) ->
         by_expert, order = torch.sort(chosen.reshape(-1), stable=True)
         rows = order[mine]
         token = rows // p["topk"]
-        numbers, scale = torch_rows(x.index_select(0, token).float() * smooth.index_select(0, by_expert[mine]))
+        values = x.index_select(0, token).float() * smooth.index_select(0, by_expert[mine])
+        numbers, scale = torch_rows(values, quantized(p))
         offsets = torch.searchsorted(by_expert, edges, out_int32=True) - start
         return numbers, scale, token.int(), weights.reshape(-1)[rows], offsets.diff(), offsets
 
@@ -170,15 +179,16 @@ def _torch_scatter(p: Params, x: Any, smooth: Any, chosen: Any, weights: Any) ->
 
 SCATTER = Operator(
     name="moe_scatter_dynamic_quant",
-    summary="tokens by expert, times a factor per element, in int8 with a scale per token; and their indices",
+    summary="tokens by expert, times a factor per element, in 8 bits with a scale per token; and their indices",
     category="moe",
-    params=(*ROUTING_PARAMS, HIDDEN, dtype("float32", "float16", "bfloat16")),
+    params=(*ROUTING_PARAMS, HIDDEN, QUANTIZED, dtype("float32", "float16", "bfloat16")),
     inputs=_scatter_inputs,
     cost=_scatter_cost,
     reference=_scatter,
-    result_dtype=lambda _: "int8",
+    result_dtype=quantized,
     further_dtypes=lambda _: ("float32", "int32", "float32", "int32", "int32"),
-    observe=accept_either_neighbour(_scatter),
+    tolerance=Rounded8(),
+    observe=accept_either_neighbour(_scatter, kind=quantized),
     presets={
         "small": {"num_tokens": 64, "num_experts": 8, "topk": 2, "hidden_size": 128},
         "typical": {"num_tokens": 512, "num_experts": 32, "topk": 4, "ep_size": 2, "hidden_size": 1024},

@@ -10,14 +10,16 @@ from opmark.catalogue.operators import _numpy as np
 from opmark.catalogue.operators._builders import formula, numpy, torch
 from opmark.catalogue.operators._elementwise import PRESETS, SHAPE
 from opmark.catalogue.operators._quantization import (
-    FLOATS8,
+    LARGEST,
     NARROW,
+    QUANTIZED,
     STEPS,
     Exact8,
     Rounded8,
     accept_either_neighbour,
     domain,
     multiply,
+    quantized,
     weight_dtype,
 )
 from opmark.catalogue.operators.llm_norm import ENOUGH_TOKENS, HIDDEN, TOKENS, tokens
@@ -27,17 +29,16 @@ from opmark.schema import Cost, TensorSpec
 from opmark.schema.cost import nbytes
 from opmark.schema.tensor import sizeof
 
-LOWEST, HIGHEST = -128, 127
+LOWEST, HIGHEST = -128, LARGEST["int8"]
 PARAMS = (
     SHAPE,
     choice("per", "one scale for the whole tensor, or one per channel along the last axis",
            ("channel", "tensor"), "channel"),
     integer("zero_point", "the integer that stands for zero", 0),
-    dtype("int8", *FLOATS8, name="quantized_dtype", default="int8", doc="element type of the 8-bit numbers",
-          later=True),
+    QUANTIZED,
     dtype("float32", "float16", "bfloat16"),
 )  # fmt: skip
-LIMITS = {"int8": (LOWEST, HIGHEST), "float8_e4m3fn": (-448.0, 448.0), "float8_e5m2": (-57344.0, 57344.0)}
+LIMITS = {kind: (LOWEST if kind == "int8" else -largest, largest) for kind, largest in LARGEST.items()}
 RULES = (
     ParamRule("zero_point", "be 0 for {quantized_dtype} (got {zero_point})",
          lambda p: quantized(p) == "int8" or not p["zero_point"]),
@@ -57,10 +58,6 @@ def _flops(p: Params) -> int:
 
 def _quantize_inputs(p: Params) -> dict[str, TensorSpec]:
     return {"x": TensorSpec(tuple(p["shape"]), p["dtype"]), "scale": _scale(p)}
-
-
-def quantized(p: Params) -> str:
-    return str(p.get("quantized_dtype", "int8"))
 
 
 def _numbers(p: Params, x: Any, scale: Any) -> Any:

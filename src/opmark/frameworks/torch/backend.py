@@ -48,6 +48,7 @@ _NOT_THERE = (
     "could not run",
     "no kernel found",
     "is only supported on",
+    "cublas_status_not_supported",
 )
 
 

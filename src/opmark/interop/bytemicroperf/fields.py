@@ -265,7 +265,7 @@ class Dtype(Field):
         return {self.to: found}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
-        return {self.theirs: foreign_dtype(params[self.to])}
+        return {self.theirs: foreign_dtype(params.get(self.to, self.default))}
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from opmark.interop.bytemicroperf.fields import (
     sizes_of,
 )
 from opmark.plugin.registry import operator
+from opmark.schema.tensor import FLOATS8
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,9 @@ def has(*names: str) -> Callable[[Arguments], bool]:
     return lambda given: all(name in given for name in names)
 
 
-def _is_int8(given: Arguments) -> bool:
-    return given.get("dtype") == "int8"
+def _is_narrow(given: Arguments) -> bool:
+    """Whether a product is one of 8-bit numbers."""
+    return given.get("dtype") in ("int8", "float8", *FLOATS8)
 
 
 def _adds_residual(given: Arguments) -> bool:
@@ -242,19 +244,19 @@ _NORM = (DTYPE, SAME_RESULT, Only("add_residual", value=False))
 _FP8_NOTE = "{0} is {1} here: one scale per row and column; in ByteMicroPerf one per quant_group_size elements"
 
 
-def _int8_note(task: str, op: str) -> str:
-    return f"{task} in int8 is {op} here: one scale per row and column, the result in bfloat16"
+def _narrow_note(task: str, op: str) -> str:
+    return f"{task} of 8-bit numbers is {op} here: one scale per row and column, the result in bfloat16"
 
 
 FORMS = (
     Form("gemm", "quant_matmul", (ValueField("M", "num_tokens"), ValueField("K", "hidden_size"),
          ValueField("N", "new_hidden_size"), DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")),
-         lambda given: _is_int8(given) and "M" in given,
-         exported=False, tagged=True, note=_int8_note("gemm", "quant_matmul")),
+         lambda given: _is_narrow(given) and "M" in given,
+         exported=False, tagged=True, note=_narrow_note("gemm", "quant_matmul")),
     Form("gemm", "quant_matmul", (ValueField("num_tokens"), ValueField("sp_size", optional=True),
          ValueField("hidden_size"), ValueField("new_hidden_size"), DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")),
-         _is_int8, "llm",
-         exported=False, tagged=True, note=_int8_note("gemm", "quant_matmul")),
+         _is_narrow, "llm",
+         exported=False, tagged=True, note=_narrow_note("gemm", "quant_matmul")),
     Form("gemm", "matmul", (OwnTokens("M"), ValueField("hidden_size", "K"), ValueField("new_hidden_size", "N"), DTYPE,
          SAME_RESULT), has("num_tokens"), "llm", exported=False, tagged=True),
     Form("gemm", "matmul", (*M_K_N, DTYPE, SAME_RESULT)),
@@ -297,11 +299,11 @@ FORMS = (
     Form("gemv", "gemv", (Only("M", value=1, exported=True), ValueField("K"), ValueField("N", "M"), DTYPE),
          lambda given: given.get("M", 1) == 1),
     Form("gemv", "matmul", (*M_K_N, DTYPE), exported=False, note="gemv of several rows is matmul here"),
-    Form("batch_gemm", "quant_batched_matmul", (ValueField("batch_size", "B"), *M_K_N, DTYPE), _is_int8,
-         exported=False, tagged=True, note=_int8_note("batch_gemm", "quant_batched_matmul")),
+    Form("batch_gemm", "quant_batched_matmul", (ValueField("batch_size", "B"), *M_K_N, DTYPE), _is_narrow,
+         exported=False, tagged=True, note=_narrow_note("batch_gemm", "quant_batched_matmul")),
     Form("batch_gemm", "batched_matmul", (ValueField("batch_size", "B"), *M_K_N, DTYPE)),
-    Form("group_gemm", "quant_grouped_gemm", (GroupSizes("M"), ValueField("K"), ValueField("N"), DTYPE), _is_int8,
-         exported=False, tagged=True, note=_int8_note("group_gemm", "quant_grouped_gemm")),
+    Form("group_gemm", "quant_grouped_gemm", (GroupSizes("M"), ValueField("K"), ValueField("N"), DTYPE), _is_narrow,
+         exported=False, tagged=True, note=_narrow_note("group_gemm", "quant_grouped_gemm")),
     Form("group_gemm", "grouped_gemm_mixed", (*map(GroupSizes, "MKN"), DTYPE),
          lambda given: isinstance(given.get("K"), list)),
     Form("group_gemm", "grouped_gemm", (GroupSizes("M"), ValueField("K"), ValueField("N"), DTYPE)),

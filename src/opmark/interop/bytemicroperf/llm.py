@@ -28,6 +28,7 @@ from opmark.interop.bytemicroperf.fields import (
     sizes_of,
 )
 from opmark.interop.bytemicroperf.forms import ROWS, Form, has
+from opmark.schema.tensor import FLOATS8
 from opmark.units import count_noun
 
 _Q, _CACHE = ("q_len", "q_seq_len"), ("cache_len", "kv_seq_len")
@@ -281,12 +282,37 @@ SP_SIZE = ValueField("sp_size", optional=True)
 TOKENS = (ValueField("num_tokens"), SP_SIZE)
 HIDDEN = ValueField("hidden_size")
 NEW_HIDDEN = ValueField("new_hidden_size")
-TO_INT8 = Only("dst_dtype", value="int8", exported=True)
+QUANTIZED = Dtype("dst_dtype", "quantized_dtype", "int8")
 SAME_RESULT = Only("dst_dtype", default_dtype="bfloat16")
+
+
+@dataclass(frozen=True)
+class NarrowWeights(Field):
+    """Element type of the weights of a product of 8-bit numbers: that of the tokens, or the float8 that goes with
+    it."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("w_dtype",)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        expected = self._weights(dtype_of("dtype", given.get("dtype", "int8")))
+        if "w_dtype" in given and dtype_of("w_dtype", given["w_dtype"]) != expected:
+            raise PointRefused(f"argument `w_dtype`: `{op}` accepts only {quote(expected)} with the `dtype`, "
+                               f"got {quote(given['w_dtype'])}", "w_dtype")  # fmt: skip
+        return {}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return {"w_dtype": foreign_dtype(self._weights(params["dtype"]))}
+
+    def _weights(self, tokens: str) -> str:
+        """Matrix units multiply float8_e5m2 by float8_e4m3fn and not by itself."""
+        return "float8_e4m3fn" if tokens == "float8_e5m2" else tokens
+
 
 NARROW = (
     Dtype(default="int8"),
-    Only("w_dtype", exported=True, default_dtype="int8"),
+    NarrowWeights(),
     Only("compute_dtype", exported=True, default_dtype="int8"),
     Dtype("dst_dtype", "out_dtype", "bfloat16"),
 )
@@ -321,9 +347,32 @@ Q_HEADS, HEAD_DIM = ValueField("q_head_num", "q_heads"), ValueField("head_dim")
 ALIKE = (Only("unbalance_q", value=0), Only("unbalance_cache", value=0), Unused(("random_seed",)))
 """Random lengths are not imported: ByteMicroPerf's lists of lengths are."""
 SEQUENCES = (MODE, Lengths(), *ALIKE)
+
+
+@dataclass(frozen=True)
+class AttentionResult(Field):
+    """Element type of the result of attention: bfloat16 where queries are of a float8, and else the type of these."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("dst_dtype",)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        queries = dtype_of("dtype", given.get("dtype", FLOAT.default))
+        expected = "bfloat16" if queries in FLOATS8 else queries
+        if "dst_dtype" in given and dtype_of("dst_dtype", given["dst_dtype"]) != expected:
+            raise PointRefused(f"argument `dst_dtype`: `{op}` of {queries} accepts only {quote(expected)}, "
+                               f"got {quote(given['dst_dtype'])}", "dst_dtype")  # fmt: skip
+        return {}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return {}
+
+
 ATTENTION = (
     *SEQUENCES, Q_HEADS, KeyHeads(), HEAD_DIM, Pages(), FLOAT, CacheDtype(), *(Only(name, default_dtype="bfloat16") for
-    name in ("compute_dtype", "qk_compute_dtype", "pv_compute_dtype", "dst_dtype")), Only("is_causal", value=True),
+    name in ("compute_dtype", "qk_compute_dtype", "pv_compute_dtype")), AttentionResult(),
+    Only("is_causal", value=True),
 )  # fmt: skip
 
 
@@ -491,17 +540,17 @@ _GATHER = (
 
 
 FORMS = (
-    _llm("scale_dynamic_quant", *TOKENS, HIDDEN, FLOAT, TO_INT8),
+    _llm("scale_dynamic_quant", *TOKENS, HIDDEN, FLOAT, QUANTIZED),
     _llm("add_rms_norm", *TOKENS, HIDDEN, FLOAT, SAME_RESULT),
     _second("add_rms_norm_dynamic_quant", *TOKENS, HIDDEN, ValueField("add_residual", kind="bool", optional=True),
-            AllOutputs(), FLOAT, TO_INT8, NormWeights()),
+            AllOutputs(), FLOAT, QUANTIZED, NormWeights()),
     _llm("add_rms_norm_dynamic_quant", *TOKENS, HIDDEN, ValueField("add_residual", kind="bool", optional=True),
-         Word("output_mode", words={"none": "none", "res": "res", "norm": "norm"}), FLOAT, TO_INT8, NormWeights()),
+         Word("output_mode", words={"none": "none", "res": "res", "norm": "norm"}), FLOAT, QUANTIZED, NormWeights()),
     _llm("head_rms_norm", *TOKENS, ValueField("total_head_num", "heads"), HEAD_DIM,
          ValueField("norm_head_start", "norm_start", kind="count", optional=True),
          ValueField("norm_head_num", "norm_heads", kind="count", optional=True), FLOAT, SAME_RESULT, NormWeights()),
     _llm("head_rms_norm_dynamic_quant", *TOKENS, ValueField("head_num", "heads", also=("total_head_num",)), HEAD_DIM,
-         FLOAT, TO_INT8),
+         FLOAT, QUANTIZED),
     _llm("qk_rms_norm", *TOKENS, Q_HEADS, ValueField("kv_head_num", "kv_heads"),
          ValueField("qk_head_dim", also=("head_dim",)), ValueField("v_head_dim", also=("head_dim",)),
          FLOAT, SAME_RESULT, NormWeights()),
@@ -528,14 +577,14 @@ FORMS = (
     Form("swiglu", "swiglu", (TokenRows(2), FLOAT, SAME_RESULT), has("num_tokens"), "llm"),
     Form("swiglu", "swiglu", (ROWS, Dtype()), exported=False,
          note="swiglu of the first generation is silu(x) x; here the same number of elements is a gate and a value"),
-    _llm("swiglu_dynamic_quant", *TOKENS, HIDDEN, FLOAT, TO_INT8),
+    _llm("swiglu_dynamic_quant", *TOKENS, HIDDEN, FLOAT, QUANTIZED),
     _llm("moe_gating_gemm", *TOKENS, HIDDEN, EXPERTS, FLOAT, GateDtype(), Only("compute_dtype", value="float32"),
          Only("dst_dtype", value="float32", exported=True)),
     _llm("moe_softmax_topk", *TOKENS, EXPERTS, TOPK,
          Word("compute_mode", words={"pre-softmax": "pre-softmax", "post-softmax": "post-softmax"}),
          Dtype(default="float32"), Unused(("hidden_size",))),
-    _second("moe_scatter_dynamic_quant", *_ROUTED, LocalRouting(needed=True), HIDDEN, FLOAT, TO_INT8, ALL_TOKENS),
-    _llm("moe_scatter_dynamic_quant", *ROUTING, HIDDEN, FLOAT, TO_INT8, ALL_TOKENS),
+    _second("moe_scatter_dynamic_quant", *_ROUTED, LocalRouting(needed=True), HIDDEN, FLOAT, QUANTIZED, ALL_TOKENS),
+    _llm("moe_scatter_dynamic_quant", *ROUTING, HIDDEN, FLOAT, QUANTIZED, ALL_TOKENS),
     Form("moe_quant_group_gemm", "moe_group_gemm", (*ROUTING, HIDDEN, NEW_HIDDEN, *WIDE, ALL_TOKENS),
          lambda given: given.get("dtype") in ("bfloat16", "float16", "half"), "llm", exported=False, tagged=True,
          note="moe_quant_group_gemm of 16-bit numbers is moe_group_gemm here, a product without scales"),
@@ -543,8 +592,8 @@ FORMS = (
     _llm("moe_quant_group_gemm", *ROUTING, HIDDEN, NEW_HIDDEN, *NARROW, ALL_TOKENS),
     _llm("moe_quant_group_gemm_combine", *ROUTING, *COMBINE, HIDDEN, NEW_HIDDEN, *NARROW),
     _llm("moe_swiglu", *ROUTING, HIDDEN, FLOAT, SAME_RESULT, ALL_TOKENS),
-    _second("moe_swiglu_dynamic_quant", *_ROUTED, LocalRouting(), HIDDEN, FLOAT, TO_INT8, ALL_TOKENS),
-    _llm("moe_swiglu_dynamic_quant", *ROUTING, HIDDEN, FLOAT, TO_INT8, ALL_TOKENS),
+    _second("moe_swiglu_dynamic_quant", *_ROUTED, LocalRouting(), HIDDEN, FLOAT, QUANTIZED, ALL_TOKENS),
+    _llm("moe_swiglu_dynamic_quant", *ROUTING, HIDDEN, FLOAT, QUANTIZED, ALL_TOKENS),
     _second("moe_gather", GatheredRows(), FLOAT, SAME_RESULT, Only("num_shared_experts", value=0),
             Unused(("num_experts", "rank", "world_size", "dp_size", "sp_size")), op="index_add_inplace", note=_GATHER),
     _llm("moe_gather", *ROUTING, *COMBINE, HIDDEN, FLOAT, SAME_RESULT),

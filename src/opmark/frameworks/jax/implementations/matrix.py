@@ -11,13 +11,14 @@ from opmark.frameworks.jax.implementations._modules import jnp, lax, linalg, nn,
 from opmark.frameworks.jax.implementations.network import rms_norm
 from opmark.plugin import Implementation, Params
 
-_LARGEST = 127
+
+def _largest(kind: str) -> float:
+    return float(jnp.iinfo(kind).max if kind == "int8" else jnp.finfo(kind).max)
 
 
 def _quantize(p: Params, x: Any, scale: Any) -> Any:
     if (kind := p.get("quantized_dtype", "int8")) != "int8":
-        largest = float(jnp.finfo(kind).max)
-        return jnp.clip(x / scale, -largest, largest).astype(kind)
+        return jnp.clip(x / scale, -_largest(kind), _largest(kind)).astype(kind)
     return jnp.clip(jnp.round(x / scale) + p["zero_point"], -128, 127).astype(kind)
 
 
@@ -25,10 +26,11 @@ def _dequantize(p: Params, x: Any, scale: Any) -> Any:
     return ((x.astype("float32") - p["zero_point"]) * scale).astype(p["dtype"])
 
 
-def _quantize_rows(values: Any) -> tuple[Any, Any]:
-    """Return integers and one scale per row, such that the largest of a row is 127."""
-    scale = jnp.abs(values).max(axis=-1) / _LARGEST
-    return jnp.round(values / scale[..., None]).astype("int8"), scale
+def _quantize_rows(values: Any, kind: str) -> tuple[Any, Any]:
+    """Return 8-bit numbers and one scale per row, such that the largest of a row is the largest of their type."""
+    scale = jnp.abs(values).max(axis=-1) / _largest(kind)
+    numbers = values / scale[..., None]
+    return (jnp.round(numbers) if kind == "int8" else numbers).astype(kind), scale
 
 
 def _dynamic(function: Callable[..., Any]) -> Implementation:
@@ -36,7 +38,8 @@ def _dynamic(function: Callable[..., Any]) -> Implementation:
 
     def call(p: Params, **tensors: Any) -> Any:
         first, *others = function(p, **{name: x.astype("float32") for name, x in tensors.items()})
-        return *_quantize_rows(first), *(other.astype(p["dtype"]) for other in others)
+        rows = _quantize_rows(first, p.get("quantized_dtype", "int8"))
+        return *rows, *(other.astype(p["dtype"]) for other in others)
 
     return row(call)
 

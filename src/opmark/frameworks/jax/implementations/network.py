@@ -104,8 +104,8 @@ def _qk_rms_norm(p: Params, packed_qkv: Any, q_weight: Any, k_weight: Any) -> An
 
 def _attention(p: Params, q: Any, k: Any, v: Any) -> Any:
     """Call JAX's own attention, which wants heads after positions and computes the softmax in float32."""
-    if p["dtype"] == "float64":
-        raise Unsupported("jax.nn.dot_product_attention computes in float32 at most")
+    if p["dtype"] not in ("float32", "float16", "bfloat16"):
+        raise Unsupported(f"jax.nn.dot_product_attention computes in float32 or 16 bits, not in {p['dtype']}")
     turned = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
     return jnp.swapaxes(nn.dot_product_attention(*turned, is_causal=p["causal"]), 1, 2)
 

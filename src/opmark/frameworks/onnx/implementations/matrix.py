@@ -11,6 +11,7 @@ from opmark.frameworks.onnx.implementations._graph import GraphBuilder, graph, n
 from opmark.frameworks.onnx.implementations.elementwise import gelu, silu
 from opmark.frameworks.onnx.implementations.network import rms
 from opmark.plugin import Implementation, Params
+from opmark.schema.tensor import FLOATS8
 
 
 def _transpose(g: GraphBuilder, x: str, rank: int) -> Any:
@@ -129,7 +130,13 @@ def causal_mask(g: GraphBuilder, dtype: str, q_len: int, kv_len: int) -> str:
     return g.constant(np.where(seen, 0.0, -np.inf), dtype)
 
 
+def _refuse_float8(p: Params) -> None:
+    if p["dtype"] in FLOATS8:
+        raise Unsupported(f"ONNX has no product of {p['dtype']} matrices")
+
+
 def _sdpa(g: GraphBuilder, p: Params, q: str, k: str, v: str) -> Any:
+    _refuse_float8(p)
     heads = p["kv_heads"] or p["heads"]
     k, v = (repeat_heads(g, x, g.shape(x), p["heads"] // heads) for x in (k, v))
     mask = causal_mask(g, p["dtype"], p["q_len"], p["kv_len"]) if p["causal"] else ""
@@ -158,6 +165,7 @@ def _over_cache(
     g: GraphBuilder, p: Params, q: str, k_cache: str, v_cache: str, block_table: str = "", **scales: str
 ) -> Any:
     """Compute attention of sequences of equal length at once."""
+    _refuse_float8(p)
     if p["q_lens"] or p["cache_lens"]:
         raise Unsupported("sequences of different lengths would need one part of a model each")
     if scales:
@@ -231,7 +239,7 @@ def _group_topk(g: GraphBuilder, p: Params, logits: str, bias: str) -> Any:
 
 # 8-bit numbers: quantization and back, rows with one scale each, products.
 
-_LARGEST = 127.0
+_LARGEST = {"int8": 127.0, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
 
 
 def _wide(g: GraphBuilder, x: str) -> str:
@@ -262,14 +270,16 @@ def _dequantize(g: GraphBuilder, p: Params, x: str, scale: str) -> Any:
 
 
 def _rows(values: Callable[..., tuple[str, ...]]) -> Implementation:
-    """Quantize the first output of `values` to integers, of which the largest of a row is 127, with one scale per
-    row."""
+    """Quantize the first output of `values` to 8-bit numbers, of which the largest of a row is the largest of their
+    type, with one scale per row."""
 
     def draw(g: GraphBuilder, p: Params, **names: str) -> Any:
         first, *others = values(g, p, **{name: _wide(g, x) for name, x in names.items()})
-        scale = g.Div(g.ReduceMax(g.Abs(first), [-1], keepdims=1), _LARGEST)
-        numbers = g.Cast(g.Round(g.Div(first, scale)), to="int8")
-        return numbers, g.Squeeze(scale, [-1]), *(_narrow(g, other, p["dtype"]) for other in others)
+        kind = p.get("quantized_dtype", "int8")
+        scale = g.Div(g.ReduceMax(g.Abs(first), [-1], keepdims=1), _LARGEST[kind])
+        numbers = g.Div(first, scale)
+        rounded = g.Cast(g.Round(numbers) if kind == "int8" else numbers, to=kind)
+        return rounded, g.Squeeze(scale, [-1]), *(_narrow(g, other, p["dtype"]) for other in others)
 
     return graph(draw)
 

@@ -9,6 +9,7 @@ from opmark.frameworks.implementation import calls
 from opmark.frameworks.tensorflow.implementations._rows import implement, refuse_gradient
 from opmark.frameworks.tensorflow.implementations.elementwise import gelu
 from opmark.plugin import Params
+from opmark.schema.tensor import FLOATS8
 
 
 def _linear(tf: Any, x: Any, weight: Any) -> Any:
@@ -62,6 +63,8 @@ def _attend(tf: Any, q: Any, k: Any, v: Any, seen: Any = None) -> Any:
 
 def _attention(tf: Any, p: Params, q: Any, k: Any, v: Any) -> Any:
     """Compose attention, as TensorFlow has no function for it. Several query heads may share a head of keys."""
+    if p["dtype"] in FLOATS8:
+        raise Unsupported(f"TensorFlow has no product of {p['dtype']} matrices")
     batch, heads, length, dim = q.shape
     seen = None
     if p["causal"]:

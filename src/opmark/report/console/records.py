@@ -64,7 +64,7 @@ def print_records(
     names = [name for name in columns if name in (_NAMES if fitted else _WHO)]
     left_out = print_rows(
         columns, lines, console, len(names), left=("backend", "quantity", SAMPLES, "status"),
-        optional=(*others, *_BY_WORTH) if fitted else (),
+        optional=[(name,) for name in (*others, *_BY_WORTH)] if fitted else (),
     )  # fmt: skip
     if hidden := [name for name in left_out if name != SAMPLES]:
         print_prose(f"no room for {', '.join(hidden)}: --wide shows every column", console)

@@ -191,7 +191,7 @@ def test_wherever_a_redirect_leads_it_is_told(main: Command, server: Taking, loc
     ("status", "body", "said"),
     [(404, b"<html>", "takes no runs (404)"), (200, b"<html>hello", "answers something else than a dashboard does"),
      (200, b'{"run": 7}', "answers something else"), (200, b'{"run": "\xff"}', "answers something else"),
-     (201, b"\xff\xfe", "answers something else")],
+     (201, b"\xff\xfe", "answers something else"), (200, b"[" * 100_000, "answers something else")],
 )  # fmt: skip
 def test_what_is_no_dashboard(main: Command, server: Taking, status: int, body: bytes, said: str) -> None:
     server.first = [answering(status, body)]

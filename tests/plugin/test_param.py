@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from opmark.errors import InvalidParameter
 from opmark.plugin.param import KINDS, REQUIRED, Param, choice, dtype, flag, integer, real, shape, size
+from opmark.plugin.registry import catalogue
 from opmark.schema.tensor import DTYPES
 
 SHAPE_WORDS = "a list of sizes of at least 1, as in 32x64 or [32, 64]"
@@ -151,6 +152,26 @@ def test_a_misspelt_dtype_is_hinted():
 def test_a_dtype_like_nothing_known_lists_what_there_is():
     hint = refusal(make("dtype"), "zzzz").hint or ""
     assert all(name in hint for name in DTYPES)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("tf32", "tfloat32"), ("fp16", "float16"), ("FP8", "float8_e4m3fn"), ("half", "float16")]
+)
+def test_a_name_of_a_dtype_elsewhere_is_hinted(written, meant):
+    assert refusal(make("dtype"), written).hint == f"did you mean `{meant}`?"
+
+
+@pytest.mark.parametrize(
+    ("written", "taken_by"), [("float8_e4m3fn", "quant_matmul"), ("tfloat32", "matmul"), ("tf32", "matmul")]
+)
+def test_a_dtype_that_few_operators_take_names_them(written, taken_by):
+    hint = refusal(dtype("float64", "float32"), written).hint or ""
+    operators = hint.partition(" is taken by ")[2].split(", ")
+    assert taken_by in operators
+    assert ("did you mean `tfloat32`?" in hint) == (written == "tf32")
+    dtypes = {op.name: op.by_name["dtype"].choices for op in catalogue().values() if "dtype" in op.by_name}
+    meant = "tfloat32" if written == "tf32" else written
+    assert {*operators} == {name for name, choices in dtypes.items() if meant in choices}
 
 
 def test_a_dtype_that_this_operator_lacks_names_those_it_has():

@@ -241,7 +241,7 @@ class DashboardClient:
         if status in (200, 201):
             try:
                 return msgspec.json.decode(answer.body, type=PushReply)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 raise self._not_a_dashboard("answers something else than a dashboard does") from None
         if 300 <= status < 400:
             raise self._not_a_dashboard(f"sends on to {_without_secrets(answer.location)}")
@@ -312,7 +312,7 @@ def _read_problem(body: bytes) -> _Problem:
     """Read the error message of a dashboard; a proxy in front of it may answer in another format."""
     try:
         return msgspec.json.decode(body, type=_Problem)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _Problem()
 
 

@@ -94,11 +94,9 @@ class Param:
             )
         if self.choices and value not in self.choices:
             near = nearest(str(value), self.choices)
+            hint = self._operators_hint(value) if self.kind == "dtype" else f"did you mean `{near}`?" if near else None
             listed = f"one of {', '.join(self.choices)}"
-            raise InvalidParameter(
-                f"parameter `{self.name}`: expected {listed}, got {_quote(value)}",
-                f"did you mean `{near}`?" if near else None,
-            )
+            raise InvalidParameter(f"parameter `{self.name}`: expected {listed}, got {_quote(value)}", hint)
         return kind.canonical(value)
 
     def spread(self, value: Any) -> Any:
@@ -122,9 +120,33 @@ class Param:
 
     def _domain_hint(self, value: object) -> str | None:
         if self.kind == "dtype":
-            near = nearest(str(value), DTYPES)
-            return f"did you mean `{near}`?" if near else f"known: {', '.join(DTYPES)}"
+            known = [*DTYPES, *STORED_AS]
+            near = _OTHER_SPELLINGS.get(str(value).casefold()) or nearest(str(value), known)
+            if near is None:
+                return f"known: {', '.join(known)}"
+            refused = self.choices and near not in self.choices
+            return f"did you mean `{near}`?" + (f" {self._operators_hint(near)}" if refused else "")
         return f"`{self.name}`: {self.doc}"
+
+    def _operators_hint(self, dtype: Any) -> str:
+        """Return which operators take an element type that this parameter does not, if these are few."""
+        from opmark.plugin.registry import catalogue
+
+        operators = catalogue().values()
+        takers = [op.name for op in operators if self.name in op.by_name and dtype in op.by_name[self.name].choices]
+        if not 0 < len(takers) <= _FEW_OPERATORS:
+            return "`opmark describe OPERATOR` lists the types that an operator takes"
+        return f"`{dtype}` is taken by {', '.join(sorted(takers, key=len))}"
+
+
+_FEW_OPERATORS = 8
+"""Number of operators that fit into a hint."""
+_OTHER_SPELLINGS = {
+    "fp64": "float64", "double": "float64", "fp32": "float32", "float": "float32", "tf32": "tfloat32",
+    "fp16": "float16", "half": "float16", "bf16": "bfloat16", "long": "int64", "fp8": "float8_e4m3fn",
+    "float8": "float8_e4m3fn", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
+}  # fmt: skip
+"""Names of element types elsewhere, which no spelling comes near, or a wrong one."""
 
 
 class _ParamKind(NamedTuple):

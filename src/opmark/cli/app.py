@@ -169,7 +169,7 @@ class CommandGroup(TyperGroup):
         found: Any = getattr(import_module(f"opmark.cli.{module}"), module)
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=cmd_name, help=text, epilog=examples)
-            return typer.main.get_group(app).commands[cmd_name]
+            return with_completion(typer.main.get_group(app).commands[cmd_name])
         app.command(cmd_name, cls=PanelCommand, help=text, epilog=examples)(found)
         return with_completion(typer.main.get_command(app))
 

@@ -13,10 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from opmark import units
+from opmark.analysis.rows import NOT_TRIED
 from opmark.report.text import fold, harmless, printable, text_width
 
 STYLES = {"ok": "green", "unchecked": "yellow", "disturbed": "bold red", "wrong": "bold red", "error": "red",
-          "timeout": "red", "oom": "red", "killed": "red", "skipped": "yellow"}  # fmt: skip
+          "timeout": "red", "oom": "red", "killed": "red", "skipped": "yellow", NOT_TRIED: "yellow"}  # fmt: skip
 
 DOUBTFUL = "yellow"
 """Colour of rows with a caution, which also have a `!`."""

@@ -273,7 +273,7 @@ def test_a_value_that_is_not_what_it_looks_like_is_a_complaint_with_its_place(co
 
 @pytest.mark.parametrize(("name", "depth"), [("w.yaml", 3000), ("w.json", 100_000)])
 def test_nesting_without_end_is_a_complaint(complaint, name, depth):
-    assert complaint("[" * depth, name).message.startswith(name)
+    assert complaint("[" * depth, name).message == f"{name}: lists and mappings are nested too deeply"
 
 
 @pytest.mark.parametrize("name", ["w.yaml", "w.json"])

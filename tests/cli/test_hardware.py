@@ -55,6 +55,17 @@ def test_a_chip_is_described_by_each_of_its_names(main: Command, name: str) -> N
     assert chip["chip"] == "NVIDIA H200"
 
 
+@pytest.mark.parametrize("name", ["K80", "k80", "tesla k80"])
+def test_words_that_only_one_chip_has_are_enough(main: Command, name: str) -> None:
+    done = main("describe", name)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("Tesla K80 (NVIDIA)\n")
+
+
+def test_a_name_like_nothing_leads_to_the_chips_too(main: Command) -> None:
+    assert "`opmark list chips`" in main("describe", "K8000").line("hint:")
+
+
 def test_a_chip_that_is_nearly_named_is_a_hint(main: Command) -> None:
     done = main("describe", "NVIDIA H100 PCI")
     assert done.code == 2

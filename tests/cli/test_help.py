@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import select
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from shutil import which
+from time import monotonic
 from typing import Any
 
 import pytest
 import typer
 
 from opmark.cli.app import COMMANDS, PANELS, make_app
-from opmark.cli.completion import SHELLS
+from opmark.cli.completion import SHELLS, VALUES
 from opmark.cli.help_text import EXAMPLES
 from opmark.cli.interop import FOREIGN_COMMANDS
 
@@ -124,6 +127,12 @@ def completions(*typed: str, **environ: str) -> list[str]:
         (("opmark", "run", "matmul", "--param", "dtype=bf"), ["dtype=bfloat16"]),
         (("opmark", "run", "--effo"), ["--effort"]),
         (("opmark", "list", "chi"), ["chips"]),
+        (("opmark", "rank", "--by", ""), ["operator", "dtype", "size", "case"]),
+        (("opmark", "coverage", "--by", ""), ["framework", "backend"]),
+        (("opmark", "report", "--format", ""), ["html", "md", "pdf"]),
+        (("opmark", "import", "--format", "ven"), ["vendor-zoo"]),
+        (("opmark", "compare", "--only", "slower,sam"), ["slower,same"]),
+        (("opmark", "run", "exp", "--quantity", "lat"), ["latency"]),
     ],
 )
 def test_a_shell_completes(typed: tuple[str, ...], offered: list[str]) -> None:
@@ -135,10 +144,128 @@ def test_a_shell_completes_labels_of_the_store(main: Command, db: Path) -> None:
     assert main("run", "exp", "--size", "small", "--backend", "null", "--label", "nightly").code == 0
     assert completions("opmark", "show", "nig") == ["nightly"]
     assert completions("opmark", "check", "--baseline", "nig") == ["nightly"]
+    assert completions("opmark", "runs", "label", "nig") == ["nightly"]
+
+
+HOSTILE = r"nightly\`touch stolen\`"
+"""A label that zsh would run: typer writes a backslash before each `, but not before a backslash."""
+
+
+def test_a_label_that_a_shell_would_obey_is_not_offered(main: Command, db: Path) -> None:
+    for label in (HOSTILE, "nightly; touch stolen", "nightly$(touch stolen)", "nightly"):
+        assert (
+            main("run", "exp", "--size", "small", "--backend", "null", "--effort", "quick", "--label", label).code == 0
+        )
+    assert completions("opmark", "show", "nig") == ["nightly"]
+    found = completions("opmark", "show", "2", _OPMARK_COMPLETE="complete_zsh", _TYPER_COMPLETE_ARGS="opmark show 2")
+    assert "\\\\" not in " ".join(found), "texts beside the ids"
+
+
+def test_what_is_offered_is_what_the_help_of_the_option_says() -> None:
+    for name in COMMANDS:
+        command = APP.get_command(None, name)
+        for param in command.params:
+            own = VALUES.get(f"{name} {param.name}") or VALUES.get(param.name)
+            if own is not None and own.__name__ == "<lambda>":  # a fixed list
+                offered = [value for value, _ in own(None)]
+                assert all(value in (param.help or "") for value in offered), (name, param.name)
 
 
 def test_a_store_that_is_not_there_offers_nothing(tmp_path: Path) -> None:
     assert completions("opmark", "show", "x", OPMARK_DB=str(tmp_path / "none.db")) == []
+
+
+# The scripts, in the shells themselves.
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`opmark` on the PATH, without an installation, and a home without configuration."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    source = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m opmark.cli.main "$@"\n'
+    (folder / "opmark").write_text(source)
+    (folder / "opmark").chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join((str(folder), os.environ["PATH"])))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    for name in ("HOME", "ZDOTDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+
+TYPED = [
+    ("opmark rank --by d", "dtype"),
+    ("opmark run matmul -p dtype=bf", "dtype=bfloat16"),
+    ("opmark cal", "calibrate"),
+]
+
+
+@pytest.mark.skipif(not which("bash"), reason="bash is not installed")
+@pytest.mark.parametrize(("typed", "word"), TYPED)
+def test_bash_completes(program: None, typed: str, word: str) -> None:
+    asked = f"""
+        eval "$(opmark --completion bash)"
+        COMP_WORDS=({typed}) COMP_CWORD={len(typed.split()) - 1}
+        _opmark_completion opmark
+        echo "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout.strip(), done.stderr) == (word, "")
+
+
+@pytest.mark.skipif(not which("fish"), reason="fish is not installed")
+@pytest.mark.parametrize(("typed", "word"), TYPED)
+def test_fish_completes(program: None, typed: str, word: str) -> None:
+    asked = f"opmark --completion fish | source; complete -C '{typed}'"
+    done = subprocess.run(["fish", "-c", asked], capture_output=True, text=True, timeout=60, check=False)
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == [word]
+
+
+@pytest.mark.skipif(not which("fish"), reason="fish is not installed")
+def test_fish_offers_files_where_a_file_is_meant(program: None, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").touch()
+    asked = "opmark --completion fish | source; complete -C 'opmark run -w min'"
+    done = subprocess.run(["fish", "-c", asked], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["mine.yaml"]
+
+
+def type_in_zsh(typed: str, until: str) -> str:
+    """What a zsh without configuration shows after the script was evaluated, and this and the tabulator were typed."""
+    import pty
+
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ.update(TERM="dumb", PS1="> ")
+        os.execvp("zsh", ["zsh", "-f", "-i"])
+    shown, ready, deadline = "", False, monotonic() + 60
+    try:
+        os.write(terminal, b'eval "$(opmark --completion zsh)"; echo rea""dy\n')
+        while monotonic() < deadline and not (ready and until in shown):
+            if select.select([terminal], [], [], 0.1)[0]:
+                shown += os.read(terminal, 65536).decode(errors="replace")
+            if not ready and "ready" in shown:
+                ready, shown = True, ""
+                os.write(terminal, f"{typed}\t".encode())
+    finally:
+        os.close(terminal)
+        os.waitpid(child, 0)
+    return shown
+
+
+@pytest.mark.skipif(not which("zsh"), reason="zsh is not installed")
+@pytest.mark.parametrize(("typed", "word"), TYPED)
+def test_zsh_completes(program: None, typed: str, word: str) -> None:
+    assert word in type_in_zsh(typed, word)
+
+
+@pytest.mark.skipif(not which("zsh"), reason="zsh is not installed")
+def test_zsh_obeys_no_label(program: None, main: Command, db: Path, tmp_path: Path) -> None:
+    for label in (HOSTILE, "nightly-2"):
+        assert (
+            main("run", "exp", "--size", "small", "--backend", "null", "--effort", "quick", "--label", label).code == 0
+        )
+    assert "nightly-2" in type_in_zsh("opmark show nig", "nightly-2")
+    assert not (tmp_path / "stolen").exists()
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from opmark.plugin.registry import catalogue
 from opmark.report.console.operators import catalogue_page
 from opmark.schema import Availability
@@ -88,3 +90,40 @@ def test_a_category_is_a_page_of_its_own(main: Command) -> None:
 def test_only_operators_are_a_page(main: Command) -> None:
     done = main("list", "suites", "--markdown")
     assert (done.code, done.out) == (2, "")
+
+
+@pytest.mark.parametrize("kind", ["ops", "chips", "backends", "suites", "quantities", "formats"])
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_a_table_fits_the_terminal_and_breaks_no_word(
+    main: Command, monkeypatch: pytest.MonkeyPatch, kind: str, width: int
+) -> None:
+    answers = [Availability("torch-accelerator", "PyTorch, eager, on " + "whatever " * 20, "no driver " * 20)]
+    monkeypatch.setattr("opmark.runner.probe.probe", lambda: answers)
+    whole = {word for line in main("list", kind).out.splitlines() for word in line.split()}
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    *lines, last = main("list", kind).out.splitlines()
+    lines += [] if last.startswith("no room for ") else [last]
+    assert max(map(len, lines)) <= width
+    assert {word for line in lines for word in line.split()} <= whole
+    starts = [line.split()[0] for line in lines if not line.startswith(" ")]
+    assert len(starts) == 1 + len(main("list", kind, "--json").objects), "each row begins at the edge, and nothing else"
+
+
+def test_columns_for_which_there_is_no_room_are_named(main: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    head, *_, last = main("list", "chips").out.splitlines()
+    assert head.split("  ")[0] == "chip"
+    assert "vendor" not in head
+    assert last == "no room for vendor, source: --json shows everything"
+
+
+def test_a_name_that_is_longer_than_its_column_has_a_line_of_its_own(
+    main: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    lines = main("list", "ops").out.splitlines()
+    name = max(catalogue(), key=len)
+    assert lines[lines.index(name) + 1].split()[0] == catalogue()[name].category

@@ -7,9 +7,12 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from made_up import HOSTILE, made_run, record, store
 from push_server import TOKEN, Answer, Taking, taking
@@ -18,6 +21,8 @@ import opmark
 from opmark.api import push as push_module
 from opmark.api.push import push
 from opmark.api.runs import runs as api_runs
+from opmark.cli.push import push as cli_push
+from opmark.schema.upload import PushReply
 
 pytestmark = pytest.mark.dashboard
 
@@ -191,7 +196,7 @@ def test_wherever_a_redirect_leads_it_is_told(main: Command, server: Taking, loc
     ("status", "body", "said"),
     [(404, b"<html>", "takes no runs (404)"), (200, b"<html>hello", "answers something else than a dashboard does"),
      (200, b'{"run": 7}', "answers something else"), (200, b'{"run": "\xff"}', "answers something else"),
-     (201, b"\xff\xfe", "answers something else")],
+     (201, b"\xff\xfe", "answers something else"), (200, b"[" * 100_000, "answers something else")],
 )  # fmt: skip
 def test_what_is_no_dashboard(main: Command, server: Taking, status: int, body: bytes, said: str) -> None:
     server.first = [answering(status, body)]
@@ -325,3 +330,44 @@ def test_a_server_that_drips_is_given_up(
     assert "not a whole answer within 0.4 s; trying again in 0 s" in done.err
     assert "nothing is lost here: push again later" in done.err
     assert len(server.asked) == 2
+
+
+def test_one_limit_holds_for_all_tries_and_runs(main: Command, server: Taking) -> None:
+    server.first = [dripping(b"HTT")] * 9
+    done = main("push", server.url, "--label", "nightly", "--timeout", "0.5")
+    assert done.code == 1
+    assert done.err.count("given up: no delivery within 0.5 s") == 2
+    assert done.err.count("or with a longer --timeout") == 2
+    assert len(server.asked) == 1, "when the time is over, the other run is not tried"
+
+
+def test_a_server_that_asks_for_more_time_than_there_is_is_given_up_at_once(main: Command, server: Taking) -> None:
+    server.first = [answering(503, **{"retry-after": "100"})] * 9
+    done = main("push", server.url, "--timeout", "50")
+    assert done.code == 1
+    assert "answers 503; given up: no delivery within 50 s" in done.err
+    assert "trying again" not in done.err
+    assert len(server.asked) == 1
+
+
+def test_a_delivery_begins_the_limit_anew(server: Taking, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run costs more than half of the limit, and all of them are delivered."""
+    now = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: sum(now), sleep=now.append)
+    monkeypatch.setattr(push_module, "time", clock)
+    taken = msgspec.json.encode(PushReply("a", begun=True, records=1, new=1, findings=0, stored=1))
+    server.first = [answering(503, **{"retry-after": "60"}), answering(201, taken)] * 3
+    client = push_module.DashboardClient(server.url, TOKEN, timeout=100.0)
+    assert [client.deliver(b"").new for _ in range(3)] == [1, 1, 1]
+    assert sum(now) == 180.0
+
+
+@pytest.mark.parametrize("timeout", ["0", "-1", "nan", "inf"])
+def test_a_limit_is_a_number_of_seconds(main: Command, server: Taking, timeout: str) -> None:
+    done = main("push", server.url, "--timeout", timeout)
+    assert (done.code, server.asked) == (2, [])
+    assert "timeout" in done.line("error:")
+
+
+def test_the_limit_is_the_same_on_the_command_line_and_in_python() -> None:
+    assert signature(push).parameters["timeout"].default == signature(cli_push).parameters["timeout"].default

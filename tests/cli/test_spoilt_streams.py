@@ -91,6 +91,7 @@ def test_a_standard_output_that_cannot_be_written_is_an_error(
         lines = [line for line in said.splitlines() if line.startswith(("error:", "hint:", "Traceback"))]
         assert (code, lines[:1]) == (2, [f"error: standard output cannot be written: {why}"]), (command, said)
         assert [line.partition(":")[0] for line in lines] == ["error", "hint"]
+        assert ("what was measured" in lines[1]) == (command.split()[0] in ("run", "check", "opperf")), command
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from opmark.errors import InvalidParameter
 from opmark.plugin.param import KINDS, REQUIRED, Param, choice, dtype, flag, integer, real, shape, size
+from opmark.plugin.registry import catalogue
 from opmark.schema.tensor import DTYPES
 
 SHAPE_WORDS = "a list of sizes of at least 1, as in 32x64 or [32, 64]"
@@ -169,13 +170,34 @@ def test_a_dtype_that_another_operator_has_is_pointed_to():
     assert refusal(param, "fp8").hint == (
         "it is `float8_e4m3fn` or `float8_e5m2` here, which this parameter does not take; see a third"
     )
-    assert refusal(param, "fp16").hint == "it is `float16` here, which this parameter does not take"
+    assert refusal(param, "fp16").hint == (
+        "it is `float16` here, which this parameter does not take; `opmark describe OPERATOR` lists the types that an "
+        "operator takes"
+    )
     assert refusal(param, "fp32").hint == "did you mean `float32`?"
 
 
 def test_a_dtype_like_nothing_known_lists_what_there_is():
     hint = refusal(make("dtype"), "zzzz").hint or ""
     assert all(name in hint for name in DTYPES)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("tf32", "tfloat32"), ("fp16", "float16"), ("FP8", "float8_e4m3fn` or `float8_e5m2"), ("half", "float16")],
+)
+def test_a_name_of_a_dtype_elsewhere_is_hinted(written, meant):
+    assert refusal(make("dtype"), written).hint == f"did you mean `{meant}`?"
+
+
+@pytest.mark.parametrize("written", ["tfloat32", "tf32"])
+def test_a_dtype_that_few_operators_take_names_them(written):
+    hint = refusal(dtype("float64", "float32"), written).hint or ""
+    operators = hint.partition(" is taken by ")[2].split(", ")
+    assert "matmul" in operators
+    assert ("it is `tfloat32` here" in hint) == (written == "tf32")
+    dtypes = {op.name: op.by_name["dtype"].choices for op in catalogue().values() if "dtype" in op.by_name}
+    assert {*operators} == {name for name, choices in dtypes.items() if "tfloat32" in choices}
 
 
 def test_a_dtype_that_this_operator_lacks_names_those_it_has():

@@ -81,6 +81,17 @@ def test_what_is_no_date_is_not_taken_for_one(nightly: MemoryStore, date: str) -
         find_run(nightly, date)
 
 
+@pytest.mark.parametrize("which", ["2030-01-02", "2030-01-02T00:30", "-1"])
+def test_a_label_with_a_date_without_braces_is_hinted(nightly: MemoryStore, which: str) -> None:
+    with pytest.raises(UnknownName, match=f"no run named `nightly@{which}`") as caught:
+        find_run(nightly, f"nightly@{which}")
+    assert caught.value.hint == f"did you mean `nightly@{{{which}}}`?"
+    assert find_run(nightly, f"nightly@{{{which}}}")
+    with pytest.raises(UnknownName) as caught:
+        find_run(nightly, f"other@{which}")
+    assert "{" not in (caught.value.hint or "")
+
+
 def test_a_date_of_several_runs_changes_none_of_them(nightly: MemoryStore) -> None:
     with pytest.raises(UserError, match="the date `2030-01-02` is of 2 runs: c, b"):
         find_run(nightly, "2030-01-02", to_change=True)

@@ -51,6 +51,7 @@ from opmark.units import percent, seconds
 
 NO_WORK = ("host_time",)
 """Times that do not include the work itself, so that no rate follows from them."""
+NOT_TRIED = "not tried"
 
 
 def unit_of(quantity: str) -> Unit:
@@ -201,6 +202,16 @@ class Row(Struct, frozen=True, dict=True):
     @property
     def failed(self) -> bool:
         return self.status in FAILED
+
+    @property
+    def untried(self) -> bool:
+        """Whether no worker was there to try the task. Such a row is shown at the end of a run, and stored nowhere."""
+        return bool(self.records) and all(record.untried for record in self.records)
+
+    @property
+    def status_text(self) -> str:
+        """The status for people: what became of the worker says nothing about a task that it was never given."""
+        return NOT_TRIED if self.untried else self.status
 
     @property
     def usable(self) -> bool:
@@ -435,7 +446,8 @@ def make_rows(
     names: RowNames | None,
 ) -> tuple[Row, ...]:
     """Make rows of records, in the order in which their tasks were first tried. Records that differ only in the process
-    become one row. `machines` has facts by environment id; without `names`, `parameters` and `where` stay empty."""
+    become one row, to which a process that never tried the task adds nothing. `machines` has facts by environment id;
+    without `names`, `parameters` and `where` stay empty."""
     groups: dict[tuple[Any, ...], list[RecordHead]] = {}
     given = list(heads)
     latest = accumulate((head.started for head in given), max)  # the place of records of what never started
@@ -443,7 +455,12 @@ def make_rows(
     for _, head in sorted(zip(starts, given, strict=True), key=itemgetter(0)):
         key = key_across_processes(head.case, head.backend, head.implementation, head.body.task.settings)
         groups.setdefault(key, []).append(head)
-    return tuple([_make_row(group, cases[group[0].case], machines, names) for group in groups.values()])
+    tried = [[head for head in group if not _is_untried(head)] or group for group in groups.values()]
+    return tuple([_make_row(group, cases[group[0].case], machines, names) for group in tried])
+
+
+def _is_untried(head: RecordHead) -> bool:
+    return isinstance(head.body, Record) and head.body.untried
 
 
 def _make_row(

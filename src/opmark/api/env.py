@@ -27,7 +27,7 @@ def create_env(
     on_step: OnStep = ignore_step,
 ) -> Guest:
     """Create an environment with pinned versions, for a framework that cannot share this one. `say` gets the lines of
-    pip, `on_step` how far it is in percent."""
+    pip, `on_step` what it does, without a number."""
     steps = _PipSteps(say, on_step)
     environment, recipe = recipe_for(name, install)
     return environments.create(
@@ -41,13 +41,12 @@ def create_env(
 
 
 _COLLECTING, _INSTALLING = "Collecting ", "Installing collected packages"
-_DOWNLOADED = 70
-"""Percent of the time after which pip has usually downloaded everything, and begins to install."""
 
 
 @dataclass
 class _PipSteps:
-    """Makes steps of the lines that pip prints. How many packages there will be is known only when all are there."""
+    """Makes steps of the lines that pip prints. They have no number: how many packages there will be is known only when
+    all are there, and how long installing them takes is never said."""
 
     say: Callable[[str], None]
     on_step: OnStep
@@ -58,7 +57,7 @@ class _PipSteps:
         if line.startswith(_COLLECTING):
             self.collected += 1
         if line.startswith(_INSTALLING):
-            self.on_step(_DOWNLOADED, 100, f"installing {count_noun(self.collected, 'package')}")
+            self.on_step(0, 0, f"installing {count_noun(self.collected, 'package')}, all of them downloaded")
         elif self.collected:
             self.on_step(0, 0, f"{count_noun(self.collected, 'package')} so far, {line.strip()[:60]}")
         else:

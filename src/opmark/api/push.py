@@ -1,7 +1,7 @@
 """Send stored runs to a dashboard: `opmark push`. The store is not changed.
 
 The token goes to the address of the dashboard and nowhere else: redirects are reported and not followed, and no message
-contains it. Requests are repeated while the server is busy.
+contains it. Requests are repeated while the server is busy, until one limit for all of them is over.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from opmark.api.requests import talk, typed
 from opmark.api.result import open_store
 from opmark.errors import InvalidFile, InvalidParameter, StoreError, UserError
 from opmark.schema import Run
-from opmark.schema.options import PathLike
+from opmark.schema.options import MeasureOptions, PathLike, options_of
 from opmark.schema.upload import MEDIA_TYPE, PATH, PushReply
 from opmark.store.runs import find_run
 from opmark.store.sql import SqlStore
@@ -37,6 +37,10 @@ from opmark.version import VERSION
 
 MAX_RECORDS, MAX_BYTES = 5_000, 32 << 20
 """Limits of one upload before compression: far below those of a server, and quickly repeated if a connection breaks."""
+
+
+TIMEOUT = 180.0
+"""Seconds without a delivery after which a push is given up: long enough for one answer at its slowest."""
 
 
 class Pushed(Struct, frozen=True):
@@ -57,12 +61,15 @@ def push(
     everything: bool = False,
     token: str | None = None,
     insecure_http: bool = False,
+    timeout: float = TIMEOUT,
     db: PathLike | None = None,
     say: Callable[[str], None] = talk,
 ) -> list[Pushed]:
     """Send runs to the dashboard at `url`: the last one, those named, those with a label (`*` and `?` are allowed), or
-    all, the oldest first. The dashboard ignores records that it has already. Returns one result per run."""
-    dashboard = DashboardClient(url, token, insecure_http=insecure_http, say=say)
+    all, the oldest first. The dashboard ignores records that it has already. `timeout` is the number of seconds without
+    a delivery, whatever is tried, after which all is given up. Returns one result per run."""
+    options_of(MeasureOptions)["timeout"].check(timeout)
+    dashboard = DashboardClient(url, token, insecure_http=insecure_http, timeout=timeout, say=say)
     with closing(open_store(db)) as store:
         if not isinstance(store, SqlStore):
             raise InvalidParameter("push: a store in memory holds no run", "name a file or a server with --db")
@@ -154,6 +161,8 @@ PAUSES = (1.0, 3.0, 9.0, 27.0)
 """Seconds before each further attempt: a server may restart, or wait for another writer of its store."""
 ANSWER_TIMEOUT = 120.0
 """Seconds to wait for an answer: the server itself waits for other writers of its store."""
+_SHORTEST_WAIT = 0.1
+"""Seconds to wait for an answer even where less is left: a socket takes no time-out of 0."""
 _MAX_PAUSE = 120.0
 """Longest pause in seconds that a server may ask for."""
 _MAX_ANSWER = 1 << 20
@@ -180,7 +189,13 @@ class _HttpResponse(NamedTuple):
 
 class DashboardClient:
     def __init__(
-        self, url: str, token: str | None, *, insecure_http: bool = False, say: Callable[[str], None] = lambda _: None
+        self,
+        url: str,
+        token: str | None,
+        *,
+        insecure_http: bool = False,
+        timeout: float = TIMEOUT,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         where = _check_url(url)
         self._host, self._port, self._https = where.hostname or "", where.port, where.scheme == "https"
@@ -188,6 +203,9 @@ class DashboardClient:
         host = f"[{self._host}]" if ":" in self._host else self._host
         self.name = f"{where.scheme}://{host}{f':{self._port}' if self._port else ''}{where.path.rstrip('/')}"
         self._token, self._say = _check_token(token), say
+        self._timeout = timeout
+        self._waited = 0.0
+        """Seconds that went by since the last delivery while something was tried."""
         if not (self._https or insecure_http or is_loopback(self._host)):
             raise InvalidParameter(
                 f"{self.name}: over http everybody on the way could read the token",
@@ -196,11 +214,16 @@ class DashboardClient:
 
     def deliver(self, body: bytes) -> PushReply:
         """Send one upload. Raises DeliveryError if it fails, and another UserError if any upload would fail like
-        this."""
+        this. When the time is over, later uploads are not tried any more."""
+        deadline = time.monotonic() - self._waited + self._timeout
+        trouble = "is not tried again"
         for pause in (*PAUSES, None):
+            if time.monotonic() >= deadline:
+                break
             try:
-                answer = self._post(body)
+                answer = self._post(body, deadline)
                 if answer.status not in _RETRY:
+                    self._waited = 0.0
                     return self._read(answer)
                 trouble, wait = f"answers {answer.status}", answer.wait
             except (ConnectionResetError, BrokenPipeError, TimeoutError, HTTPException) as error:
@@ -210,12 +233,21 @@ class DashboardClient:
             if pause is None:
                 break
             wait = max(pause, wait)
-            self._say(f"{self.name}: {trouble}; trying again in {wait:g} s")
+            if time.monotonic() + wait >= deadline:
+                self._waited = self._timeout
+                break
+            self._say(f"{self.name}: {trouble}; trying again in {wait:g} s, for {self._timeout:g} s in all")
             time.sleep(wait)
-        raise DeliveryError(f"{self.name}: {trouble}", "nothing is lost here: push again later")
+        self._waited = max(self._waited, time.monotonic() - deadline + self._timeout)
+        if self._waited < self._timeout:
+            raise DeliveryError(f"{self.name}: {trouble}", "nothing is lost here: push again later")
+        raise DeliveryError(
+            f"{self.name}: {trouble}; given up: no delivery within {self._timeout:g} s",
+            "nothing is lost here: push again later, or with a longer --timeout",
+        )
 
-    def _post(self, body: bytes) -> _HttpResponse:
-        connection = self._connection()
+    def _post(self, body: bytes, deadline: float) -> _HttpResponse:
+        connection = self._connection(_answer_time(deadline))
         headers = {
             "authorization": f"Bearer {self._token}",
             "content-type": MEDIA_TYPE,
@@ -227,21 +259,21 @@ class DashboardClient:
             # A server may answer and close the connection before it has read the whole body.
             with suppress(BrokenPipeError, ConnectionResetError):
                 connection.request("POST", self._path, body, headers)
-            return _read_response(connection)
+            return _read_response(connection, _answer_time(deadline))
         finally:
             connection.close()
 
-    def _connection(self) -> HTTPConnection:
+    def _connection(self, timeout: float) -> HTTPConnection:
         if not self._https:
-            return HTTPConnection(self._host, self._port, timeout=ANSWER_TIMEOUT)
-        return HTTPSConnection(self._host, self._port, timeout=ANSWER_TIMEOUT, context=ssl.create_default_context())
+            return HTTPConnection(self._host, self._port, timeout=timeout)
+        return HTTPSConnection(self._host, self._port, timeout=timeout, context=ssl.create_default_context())
 
     def _read(self, answer: _HttpResponse) -> PushReply:
         status = answer.status
         if status in (200, 201):
             try:
                 return msgspec.json.decode(answer.body, type=PushReply)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 raise self._not_a_dashboard("answers something else than a dashboard does") from None
         if 300 <= status < 400:
             raise self._not_a_dashboard(f"sends on to {_without_secrets(answer.location)}")
@@ -269,7 +301,12 @@ class DashboardClient:
         return DeliveryError(f"{self.name}: cannot be reached: {error.strerror or error}", "is `opmark serve` running?")
 
 
-def _read_response(connection: HTTPConnection) -> _HttpResponse:
+def _answer_time(deadline: float) -> float:
+    """Return the seconds to wait for an answer."""
+    return min(ANSWER_TIMEOUT, max(deadline - time.monotonic(), _SHORTEST_WAIT))
+
+
+def _read_response(connection: HTTPConnection, timeout: float) -> _HttpResponse:
     """Read the answer. The time-out of a socket begins again with every byte, so that a server which sends one now and
     then would never end: the connection is shut down when the time for the whole answer is over."""
     late = threading.Event()
@@ -280,7 +317,7 @@ def _read_response(connection: HTTPConnection) -> _HttpResponse:
         with suppress(OSError):  # it may be closed already
             sock.shutdown(socket.SHUT_RDWR)
 
-    timer = threading.Timer(ANSWER_TIMEOUT, give_up)
+    timer = threading.Timer(timeout, give_up)
     timer.daemon = True
     timer.start()
     try:
@@ -292,7 +329,7 @@ def _read_response(connection: HTTPConnection) -> _HttpResponse:
     finally:
         timer.cancel()
     if late.is_set():
-        raise TimeoutError(f"not a whole answer within {ANSWER_TIMEOUT:g} s")
+        raise TimeoutError(f"not a whole answer within {timeout:.3g} s")
     after = response.headers.get("retry-after", "")
     wait = min(float(after), _MAX_PAUSE) if after.isascii() and after.isdecimal() else 0.0
     return _HttpResponse(response.status, body, response.headers.get("location", ""), wait)
@@ -312,7 +349,7 @@ def _read_problem(body: bytes) -> _Problem:
     """Read the error message of a dashboard; a proxy in front of it may answer in another format."""
     try:
         return msgspec.json.decode(body, type=_Problem)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _Problem()
 
 

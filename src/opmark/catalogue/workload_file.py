@@ -20,6 +20,7 @@ from opmark.schema.codec import convert, why_too_many_aliases
 from opmark.schema.workload import VERSION
 
 _SYNTAX = "look at brackets, quotes, commas and indentation there"
+_TOO_DEEP = "lists and mappings are nested too deeply"
 _LOOKS = "docs/write-a-workload.md shows what a workload looks like"
 
 
@@ -136,8 +137,10 @@ def _plain_json(text: str, where: str) -> Any:
         return json.loads(text, object_pairs_hook=lambda pairs: _refuse_repeated_keys(pairs, where))
     except json.JSONDecodeError as error:
         raise InvalidFile(f"{where}:{error.lineno}:{error.colno}: {error.msg}", _SYNTAX) from None
-    except (ValueError, RecursionError) as error:  # an integer with too many digits, or too deep nesting
-        raise InvalidFile(f"{where}: {error}", _LOOKS) from None
+    except ValueError:
+        raise InvalidFile(f"{where}: a whole number has more digits than can be read", _LOOKS) from None
+    except RecursionError:
+        raise InvalidFile(f"{where}: {_TOO_DEEP}", _LOOKS) from None
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
@@ -161,7 +164,7 @@ def read_yaml(text: str, where: str) -> Any:
         line, column = before.count("\n") + 1, error.position - before.rfind("\n")
         raise InvalidFile(f"{where}:{line}:{column}: {error.reason}: #x{error.character:04x}", _SYNTAX) from None
     except RecursionError:
-        raise InvalidFile(f"{where}: is nested too deeply", _LOOKS) from None
+        raise InvalidFile(f"{where}: {_TOO_DEEP}", _LOOKS) from None
 
 
 class _StrictLoader(yaml.SafeLoader):

@@ -169,7 +169,7 @@ class CommandGroup(TyperGroup):
         found: Any = getattr(import_module(f"opmark.cli.{module}"), module)
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=cmd_name, help=text, epilog=examples)
-            return typer.main.get_group(app).commands[cmd_name]
+            return with_completion(typer.main.get_group(app).commands[cmd_name])
         app.command(cmd_name, cls=PanelCommand, help=text, epilog=examples)(found)
         return with_completion(typer.main.get_command(app))
 
@@ -201,6 +201,10 @@ class CommandGroup(TyperGroup):
             raise _explain(error) from None
 
 
+_PARAMETERS = ("--dtype", "--shape")
+"""Parameters of most operators, which are often taken for options."""
+
+
 def _explain(error: Any) -> Exception:
     """Return a mistake in the command line as an error of opmark. A command that only prints its help without arguments
     is no mistake."""
@@ -210,6 +214,8 @@ def _explain(error: Any) -> Exception:
     message, near = error.format_message().rstrip("."), None
     if hasattr(error, "possibilities"):
         message, near = f"no option {error.option_name}", nearest(error.option_name, error.possibilities or ())
+        if error.option_name in _PARAMETERS:
+            near = f"-p {error.option_name.removeprefix('--')}=..."
     elif mistyped := re.fullmatch(r"No such command '(.+)'", message):
         near = nearest(mistyped[1], [*COMMANDS, *FOREIGN_COMMANDS])
     hint = f"did you mean {near}? " * bool(near) + f"`{path} --help` says what can be typed"

@@ -5,6 +5,7 @@ A shell calls `opmark` with what was typed; click finds the parameter to complet
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
@@ -20,6 +21,15 @@ SHELLS = ("bash", "zsh", "fish")
 _CLICK = typer.BadParameter.__module__.rpartition(".")[0]
 
 
+_BEFORE = {
+    # bash would split `dtype=bf` into three words otherwise.
+    "bash": 'COMP_WORDBREAKS="${COMP_WORDBREAKS//=}"\n',
+    # Without a configuration, zsh has not loaded what completes.
+    "zsh": "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }\n",
+}
+"""What a script begins with, by shell."""
+
+
 def completion_script(shell: str) -> str:
     """Return the script that a shell has to evaluate."""
     if shell not in SHELLS:
@@ -27,8 +37,7 @@ def completion_script(shell: str) -> str:
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     script = get_completion_script(prog_name="opmark", complete_var=COMPLETE_VARIABLE, shell=shell)
-    # bash would split `dtype=bf` into three words otherwise.
-    return f'COMP_WORDBREAKS="${{COMP_WORDBREAKS//=}}"\n{script}' if shell == "bash" else script
+    return _BEFORE.get(shell, "") + script
 
 
 def completion_item(value: str, help: str = "") -> Any:
@@ -36,12 +45,21 @@ def completion_item(value: str, help: str = "") -> Any:
 
 
 def with_completion(command: Any) -> Any:
-    """Let the parameters of a command complete their values: by their names, which mean the same in all commands."""
+    """Let the parameters of a command, or of the commands of a group, complete their values: by their names, which
+    mean the same in most commands."""
+    for part in getattr(command, "commands", {}).values():
+        with_completion(part)
     for param in command.params:
-        find = VALUES.get(param.name)
+        find = VALUES.get(f"{command.name} {param.name}") or VALUES.get(param.name)
         if find is not None:
             param._custom_shell_complete = _completer(find)
     return command
+
+
+# Labels may come from anybody. Shells insert what is offered as it is; zsh also evaluates it, and the text beside it.
+_PLAIN = re.compile(r"[\w@%+=:,./-]+")
+_UNSAFE = re.compile(r"[\\\x00-\x1f\x7f-\x9f]")
+"""Matches what typer does not escape for zsh, and control characters."""
 
 
 def _completer(find: Callable[[Any], Iterable[tuple[str, str]]]) -> Callable[[Any, Any, str], list[Any]]:
@@ -49,10 +67,10 @@ def _completer(find: Callable[[Any], Iterable[tuple[str, str]]]) -> Callable[[An
         """Complete the last of several values that are separated by commas."""
         done, comma, last = incomplete.rpartition(",")
         try:
-            values = [(name, text) for name, text in find(ctx) if name.startswith(last)]
+            values = [(name, text) for name, text in find(ctx) if name.startswith(last) and _PLAIN.fullmatch(name)]
         except UserError:  # such as a store that is not there: there is nothing to offer, and no place for a message
             return []
-        return [completion_item(f"{done}{comma}{name}", text) for name, text in values]
+        return [completion_item(f"{done}{comma}{name}", _UNSAFE.sub("?", text)) for name, text in values]
 
     return complete
 
@@ -111,6 +129,19 @@ def _parameters(ctx: Any) -> Iterable[tuple[str, str]]:
     return found.items()
 
 
+def _formats(ctx: Any) -> Iterable[tuple[str, str]]:
+    """Formats that the command reads or writes."""
+    from opmark.api.list_ import formats
+
+    return [(name, text) for command, name, text in formats() if command.startswith(f"opmark {ctx.info_name}")]
+
+
+def _quantities(ctx: Any) -> Iterable[tuple[str, str]]:
+    from opmark.schema import QUANTITIES
+
+    return [(quantity.name, quantity.meaning) for quantity in QUANTITIES.values()]
+
+
 def _one_of(*names: str) -> Callable[[Any], Iterable[tuple[str, str]]]:
     return lambda ctx: [(name, "") for name in names]
 
@@ -129,9 +160,28 @@ VALUES: dict[str, Callable[[Any], Iterable[tuple[str, str]]]] = {
     "kind": _one_of("ops", "categories", "suites", "backends", "quantities", "formats", "chips"),
     "label": _labels,
     "baseline": _runs,
+    "current": _runs,
     "run": _runs,
     "runs": _runs,
     "a": _runs,
     "b": _runs,
+    "against_backend": _backends,
+    "quantity": _quantities,
+    "cache": _one_of("cold", "warm"),
+    "mode": _one_of("discrete", "continuous", "continuous_events"),
+    "timer": _one_of("cupti", "events", "graph"),
+    "profiler": _one_of("trace", "ncu", "nsys", "command"),
+    "only": _one_of("slower", "faster", "same", "undecided", "failed", "skipped"),
+    "fail_if": _one_of("slower", "faster", "undecided"),
+    "fail_on": _one_of("slower", "failed", "unconfirmed", "missing", "undecided", "none"),
+    "framework": _one_of("torch", "numpy"),
+    "rank by": _one_of("operator", "dtype", "size", "case"),
+    "coverage by": _one_of("framework", "backend"),
+    "format": _one_of("table", "md", "json"),
+    "show format": _one_of("table", "md", "csv", "json", "jsonl", "parquet"),
+    "query format": _one_of("table", "md", "csv", "json", "jsonl", "parquet"),
+    "report format": _one_of("html", "md", "pdf"),
+    "import format": _formats,
+    "export format": _formats,
 }
-"""By the name of a parameter: how to find its values, each with a short text."""
+"""By the name of a parameter, or of a command and its parameter: how to find its values, each with a short text."""

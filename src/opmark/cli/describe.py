@@ -60,7 +60,11 @@ def _with_chips(unknown: UnknownName, name: str) -> UnknownName:
         unknown.hint = f"{unknown.hint}; chips: {', '.join(chips[:_FEW])}{more}"
         return unknown
     near = nearest(name, [*QUANTITIES, *(other for _, names in known for other in names)])
-    return UnknownName("operator", name, [near]) if near else unknown
+    if near:
+        return UnknownName("operator", name, [near])
+    if unknown.hint and "did you mean" not in unknown.hint:
+        unknown.hint = f"{unknown.hint}, `opmark list chips` the chips"
+    return unknown
 
 
 def _describe_chip(chip: Peaks, as_json: bool) -> None:

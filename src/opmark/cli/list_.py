@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import zip_longest
 from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Annotated, Any
@@ -14,7 +15,14 @@ import typer
 from opmark.cli.output import print_json_lines
 from opmark.errors import UnknownName, UserError
 
-_NARROWEST = 20
+_PROSE = frozenset({"summary", "description", "reason", "is", "use it for", "what"})
+"""Columns that are folded on a terminal."""
+_OPTIONAL = ("source", "vendor", "phases")
+"""Columns that a narrow terminal leaves out, the first of them first."""
+_LEAST_PROSE = 24
+"""Width that a column of prose has before an optional column is shown."""
+_NARROWEST = 12
+_GAP = 2
 
 
 def list_(
@@ -122,19 +130,48 @@ def _chips(whole: bool) -> list[dict[str, Any]]:
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    """Print a table; its last column is folded where the terminal is narrow. Rich would take longer to draw hundreds of
-    rows than everything else takes together."""
+    """Print a table, on a terminal fitted to its width: prose is folded between words, and a name that is longer than
+    its column has a line of its own. Rich would take longer to draw hundreds of rows than everything else takes
+    together."""
     if not rows:
         return
     lines = [list(rows[0]), *([_text(value) for value in row.values()] for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]) - 1)]
-    indent = sum(widths) + 2 * len(widths)
-    room = get_terminal_size().columns - indent if sys.stdout.isatty() else None
-    separator = "\n" + " " * indent
-    for *first, last in lines:
-        start = "".join(f"{cell:<{width}}  " for cell, width in zip(first, widths, strict=True))
-        folded = wrap(last, max(room, _NARROWEST)) if room is not None else [last]
-        print((start + separator.join(folded)).rstrip())
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    shown = [*range(len(widths))]
+    if sys.stdout.isatty():
+        shown, widths = _fit(lines[0], widths, get_terminal_size().columns)
+    for line in lines:
+        cells = [_fold(line[i], widths[i]) if lines[0][i] in _PROSE else [line[i]] for i in shown]
+        if len(line[0]) > widths[0]:
+            print(line[0])
+            cells[0] = [""]
+        for parts in zip_longest(*cells, fillvalue=""):
+            print((" " * _GAP).join(f"{part:<{widths[i]}}" for i, part in zip(shown, parts, strict=True)).rstrip())
+    left_out = [head for i, head in enumerate(lines[0]) if i not in shown]
+    if left_out:
+        print(f"no room for {', '.join(left_out)}: --json shows everything")
+
+
+def _fit(heads: list[str], widths: list[int], width: int) -> tuple[list[int], list[int]]:
+    """Return the columns that a terminal of this width has room for, and the widths of all columns."""
+    shown = [*range(len(heads))]
+    for without in ("", *_OPTIONAL):
+        shown = [i for i in shown if heads[i] != without]
+        prose = sorted((i for i in shown if heads[i] in _PROSE), key=lambda i: widths[i])
+        room = width - sum(_GAP + widths[i] for i in shown[1:] if i not in prose) - _GAP * len(prose)
+        name = min(widths[0], room // (1 + len(prose)))
+        if (room - name) // len(prose) >= _LEAST_PROSE if prose else name >= min(widths[0], _LEAST_PROSE):
+            break
+    fitted = [max(name, 1), *widths[1:]]
+    room -= name
+    for count, i in zip(range(len(prose), 0, -1), prose, strict=True):  # what a short column leaves goes to the others
+        fitted[i] = max(min(widths[i], room // count), _NARROWEST)
+        room -= fitted[i]
+    return shown, fitted
+
+
+def _fold(text: str, width: int) -> list[str]:
+    return wrap(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _text(value: Any) -> str:

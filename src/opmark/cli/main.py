@@ -13,6 +13,8 @@ from opmark.cli.output import escape_unencodable, open_standard_streams, why_std
 from opmark.errors import UserError
 
 _INTERRUPTED = 130
+_STORING = frozenset({"run", "ab", "check", "bisect", *FOREIGN_COMMANDS})
+"""Commands that store what they measure."""
 
 
 def main() -> None:
@@ -42,7 +44,9 @@ def main() -> None:
         if error.filename is None:
             if not (why := why_stdout_fails()):
                 raise
-            hint = "what was measured before is stored: `opmark runs` lists it, and `opmark show RUN` prints it"
+            hint = "write to a disk with space left, or to a pipe or terminal that is open"
+            if sys.argv[1:2] and sys.argv[1] in _STORING:
+                hint = "what was measured before is stored: `opmark runs` lists it, and `opmark show RUN` prints it"
             _refuse(UserError(f"standard output cannot be written: {why}", hint))
         hint = "name a path that can be reached, or change its permissions"
         _refuse(UserError(f"{error.filename}: {error.strerror}", hint))

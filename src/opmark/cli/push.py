@@ -29,12 +29,17 @@ def push(
     insecure_http: Annotated[
         bool, typer.Option("--insecure-http", help="Send the token over plain http to another machine.")
     ] = False,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds without a delivery, over all tries, after which it is given up.")
+    ] = 180.0,
     db: Db = None,
 ) -> None:
     from opmark.api.push import push as api_push
     from opmark.api.push import token_of
 
-    options = {"label": label, "everything": everything, "insecure_http": insecure_http, "db": db}
-    done = api_push(url, *runs or (), token=token_of(token, token_file), **options)  # type: ignore[arg-type]
+    done = api_push(
+        url, *runs or (), label=label, everything=everything, token=token_of(token, token_file),
+        insecure_http=insecure_http, timeout=timeout, db=db,
+    )  # fmt: skip
     if any(one.problem for one in done):
         raise typer.Exit(_UNDELIVERED)

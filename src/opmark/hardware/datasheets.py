@@ -193,8 +193,10 @@ def read_sheet(text: str, where: str) -> Sheet:
         mark = error.problem_mark or error.context_mark
         place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
         raise InvalidFile(f"{place}: {error.problem}", _LOOKS) from None
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         raise InvalidFile(f"{where}: is not YAML: {error}", _LOOKS) from None
+    except RecursionError:
+        raise InvalidFile(f"{where}: lists and mappings are nested too deeply", _LOOKS) from None
 
 
 def sheet_of(data: Any, where: str) -> Sheet:

@@ -96,11 +96,10 @@ class Param:
             )
         if self.choices and value not in self.choices:
             near = nearest(str(value), self.choices)
+            guess = f"did you mean `{near}`?" if near else None
+            hint = self._operators_hint(str(value)) if self.kind == "dtype" else guess
             listed = f"one of {', '.join(self.choices)}"
-            raise InvalidParameter(
-                f"parameter `{self.name}`: expected {listed}, got {_quote(value)}",
-                dict(self.elsewhere).get(str(value)) or (f"did you mean `{near}`?" if near else None),
-            )
+            raise InvalidParameter(f"parameter `{self.name}`: expected {listed}, got {_quote(value)}", hint)
         return kind.canonical(value)
 
     def spread(self, value: Any) -> Any:
@@ -130,10 +129,26 @@ class Param:
             return f"did you mean {_quote_names(offered)}?"
         if meant:
             lacks = f"it is {_quote_names(meant)} here, which this parameter does not take"
-            return "; ".join(filter(None, (lacks, dict(self.elsewhere).get(meant[0]))))
+            return f"{lacks}; {self._operators_hint(meant[0])}"
         known = self.choices or (*DTYPES, *STORED_AS)
         near = nearest(str(value), known)
         return f"did you mean `{near}`?" if near else f"known: {', '.join(known)}"
+
+    def _operators_hint(self, dtype: str) -> str:
+        """Return what takes an element type that this parameter does not: as it says itself, or a few operators."""
+        if known := dict(self.elsewhere).get(dtype):
+            return known
+        from opmark.plugin.registry import catalogue
+
+        operators = catalogue().values()
+        takers = [op.name for op in operators if self.name in op.by_name and dtype in op.by_name[self.name].choices]
+        if not 0 < len(takers) <= _FEW_OPERATORS:
+            return "`opmark describe OPERATOR` lists the types that an operator takes"
+        return f"`{dtype}` is taken by {', '.join(sorted(takers, key=len))}"
+
+
+_FEW_OPERATORS = 8
+"""Number of operators that fit into a hint."""
 
 
 class _ParamKind(NamedTuple):

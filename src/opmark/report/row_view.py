@@ -38,6 +38,7 @@ def row_view(row: Row) -> dict[str, Any]:
         "mode": row.mode,
         "processes": row.processes,
         "status": row.status,
+        "untried": row.untried,
         "reason": row.reason,
         "view": row.view,
         "called": record.called,

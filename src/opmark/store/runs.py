@@ -132,6 +132,8 @@ def _parts(values: Sequence[str]) -> list[Sequence[str]]:
 
 _NTH = re.compile(r"(?P<label>.+)(~(?P<back>\d+)|@\{-(?P<before>\d+)\}|@\{(?P<date>[\d\-TZ:.+]+)\})")
 """One of several runs with the same label: `LABEL~1`, `LABEL@{-1}` or `LABEL@{2026-11-15}`."""
+_WITHOUT_BRACES = re.compile(r"(?P<label>.+)@(?P<which>-\d+|\d[\d\-TZ:.+]*)")
+"""`LABEL@-1` or `LABEL@2026-11-15`, in which the braces are missing."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d((?P<time>T[\d:.]+)(Z|[+-]\d\d:\d\d)?)?")
 _PRECISION = {
     "": ("seconds", timedelta(days=1)),
@@ -207,7 +209,10 @@ def find_among(known: Sequence[Run], name: str | None) -> Run:
     if starting:
         listed = ", ".join(run.id for run in starting[:5])
         raise UserError(f"`{name}` begins {len(starting)} runs: {listed}", "give more of the id, or a label")
-    raise UnknownName("run", name, [run.label for run in known if run.label] + [run.id for run in known])
+    labels = [run.label for run in known if run.label]
+    bare = _WITHOUT_BRACES.fullmatch(name)
+    meant = f"{bare['label']}@{{{bare['which']}}}" if bare and bare["label"] in labels else None
+    raise UnknownName("run", name, [*labels, *(run.id for run in known)], meant=meant)
 
 
 def _find_labelled(known: Sequence[Run], name: str) -> Run | None:

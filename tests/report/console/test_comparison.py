@@ -1,10 +1,16 @@
-"""Lines of a bisection."""
+"""Tables of comparisons on a terminal, and lines of a bisection."""
 
 from __future__ import annotations
 
+import re
+from io import StringIO
 from typing import Any
 
-from opmark.report.console.comparison import bisected_lines, nothing_slower
+import msgspec
+import pytest
+from rich.console import Console
+
+from opmark.report.console.comparison import bisected_lines, comparison_text, nothing_slower, print_comparison
 from opmark.schema.comparison import BisectResult, Candidate, Compared, Pairing
 
 
@@ -44,3 +50,68 @@ def test_several_that_it_may_be_are_listed_with_why() -> None:
     assert "one of 2" in text
     assert "half done (it cannot be imported)" in text
     assert f"  {'e' * 40} Bob: done" in text
+
+
+SHORT = "1 process only"
+LONG = "preempted in main: the number is the scheduler's; preempted in the branch: the number is the scheduler's"
+ROWS = (
+    ("matmul", "M=512 N=512 K=64 float32", SHORT),
+    ("batched_matmul", "B=8 M=512 N=512 K=64 bfloat16", ""),
+    ("exp", "1024x1024 float32", LONG),
+    ("scaled_dot_product_attention", "batch=1 heads=4 q_len=128 kv_len=128 head_dim=64 causal float32", SHORT),
+)
+
+
+@pytest.fixture
+def compared() -> Compared:
+    pairs = [
+        msgspec.structs.replace(pairing(op, verdict="undecided"), op=op, params=params, note=note)
+        for op, params, note in ROWS
+    ]
+    return Compared("main", "branch", ("r", "s"), True, 0.01, 0.0, tuple(pairs), None)
+
+
+def on_terminal(found: Compared, width: int) -> list[str]:
+    out = Console(file=StringIO(), width=width, force_terminal=True, color_system=None, highlight=False)
+    print_comparison(found, out)
+    return out.file.getvalue().splitlines()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_a_comparison_fits_the_terminal_and_its_figures_stay_below_their_heads(compared: Compared, width: int) -> None:
+    lines = on_terminal(compared, width)
+    assert max(map(len, lines)) <= width
+    start = next(i for i, line in enumerate(lines) if line.startswith(("case", "operator")))
+    firsts = [line for line in lines[start:] if re.search(r" undecided( |$)", line) and "x " in line]
+    assert len(firsts) == len(ROWS)
+    for head in ("B/A", "verdict"):
+        end = lines[start].index(head) + len(head)
+        assert all(re.search(r"\S$", line[:end]) and line[end : end + 1].strip() == "" for line in firsts)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_no_word_of_a_comparison_is_broken(compared: Compared, width: int) -> None:
+    whole = {*comparison_text(compared).split(), "case", "[1]", "[2]"}
+    shown = [line for line in on_terminal(compared, width) if not line.startswith(("no room", "  column"))]
+    assert {word for line in shown for word in line.split()} <= whole
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_notes_without_room_have_numbers_and_stand_below_once(compared: Compared, width: int) -> None:
+    lines = on_terminal(compared, width)
+    marks = [re.search(r"\[\d\]$", line) for line in lines if re.search(r"(ms|s|x) .*undecided", line)]
+    assert [mark and mark[0] for mark in marks] == ["[1]", None, "[2]", "[1]"]
+    text = " ".join(" ".join(lines).split())
+    assert text.count(SHORT) == 1
+    assert f"[1] {SHORT} [2] {LONG}" in text
+
+
+def test_notes_with_room_stand_in_their_rows(compared: Compared) -> None:
+    lines = on_terminal(compared, 300)
+    assert sum(line.endswith(SHORT) for line in lines) == 2
+    assert not any("[1]" in line for line in lines)
+
+
+def test_columns_of_a_comparison_without_room_are_named(compared: Compared) -> None:
+    assert "no room for interval: a wider terminal shows every column" in on_terminal(compared, 72)
+    assert not any("no room" in line for line in on_terminal(compared, 120))

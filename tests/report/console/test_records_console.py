@@ -12,7 +12,9 @@ from rich.console import Console
 
 from opmark.analysis.rows import MachineFacts, rows_of_records
 from opmark.report.console.records import print_records
+from opmark.report.row_view import row_view
 from opmark.schema import Caution, Compilation, Measurement, Memory, Record
+from opmark.schema.measurement import PREEMPTED
 
 MakeRecord = Callable[..., Record]
 
@@ -237,12 +239,49 @@ def test_several_kinds_of_other_work_share_a_hint(make_record: MakeRecord, print
     records = [make_record(params=params, cautions=own) for params, own in zip(cases, kinds, strict=True)]
     assert printed(records).split("\n\n")[1].splitlines() == [
         "! loaded, 3 of 5 rows: matmul M=2 N=1 K=1 float32: by 2 cores",
-        "! noisy: matmul M=1 N=1 K=1 float32: by 20 %",
-        "! in the same rows also: noisy (1)",
+        "! noisy, 2 of 5 rows: matmul M=1 N=1 K=1 float32: by 20 %",
         "  hint: stop other work (`opmark doctor` names it) and measure again, if need be with a higher --effort",
         "! coarse: matmul M=4 N=1 K=1 float32: timed by events",
         "  hint: time it",
     ]
+
+
+def test_a_kind_of_doubt_is_counted_in_one_line_only(make_record: MakeRecord, printed: Printed) -> None:
+    """`loaded` is the cause in one row, and stands beside a worse one in the other."""
+    loaded, noisy = Caution("loaded", "by 2 cores", "stop them"), Caution("noisy", "by 20 %", "look for load")
+    preempted = Caution(PREEMPTED, "55 times in 66 samples", "use fewer threads")
+    records = [make_record(cautions=[loaded]), make_record("exp", {"shape": [8]}, cautions=[loaded, preempted, noisy])]
+    text = printed(records)
+    assert text.count("loaded") == 1
+    assert text.split("\n\n")[-1].splitlines()[:3] == [
+        "! loaded, 2 of 2 rows: matmul M=256 N=128 K=64 float32: by 2 cores",
+        "! preempted: exp 8 float32: 55 times in 66 samples",
+        "! in the same rows also: noisy (1)",
+    ]
+
+
+def test_a_task_that_no_worker_tried_is_called_so(make_record: MakeRecord, printed: Printed) -> None:
+    why = "null cannot start: its process was killed (SIGKILL) while starting"
+    charged = make_record(status="killed", reason=why)
+    untried = [replace(make_record("exp", {"shape": [n]}, status="killed", reason=why), untried=True) for n in (4, 8)]
+    for width in (None, 80):
+        text = printed([charged, *untried], width)
+        assert re.findall(r"^(?:matmul|exp) .*  (killed|not tried)$", text, re.MULTILINE) == [
+            "killed", "not tried", "not tried",
+        ]  # fmt: skip
+        said = " ".join(text.split())
+        assert f"matmul M=256 N=128 K=64 float32: killed: {why}" in said
+        assert f"exp 4 float32 and 1 more: not tried: {why}" in said
+    assert [row_view(row)["untried"] for row in rows_of_records([charged, *untried])] == [False, True, True]
+
+
+def test_a_process_that_never_tried_a_task_does_not_spoil_what_others_measured(
+    make_record: MakeRecord, printed: Printed
+) -> None:
+    never = replace(make_record(process=1, status="killed", reason="cannot start"), untried=True)
+    text = printed([make_record(process=0), never])
+    assert text.splitlines()[1].endswith("  ok")
+    assert "killed" not in text
 
 
 def test_without_reasons_and_doubts_there_is_only_the_table(make_record: MakeRecord, printed: Printed) -> None:

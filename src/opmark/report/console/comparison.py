@@ -10,7 +10,7 @@ import msgspec
 from rich.console import Console
 
 from opmark.report.comparison import _WIDE, FIGURES, Columns, figures, footer, header, interval, ratio, select_pairs
-from opmark.report.console.table import print_prose, print_rows
+from opmark.report.console.table import fits, print_prose, print_rows
 from opmark.schema.comparison import FAIL_ON, BisectResult, Candidate, CheckedCase, CheckResult, Compared, Outcome
 from opmark.units import count_noun, percent, significant
 
@@ -48,8 +48,7 @@ def print_checked(checked: CheckResult, console: Console) -> None:
     found = news(checked)
     if found:
         columns = Columns.of([finding.pair for finding in found])
-        rows = [[*columns.cells(finding.pair), *row_figures(finding)] for finding in found]
-        print_rows([*columns.heads, *FIGURES], rows, console, who=len(columns.heads))
+        _print_pairs(columns, [[*columns.cells(one.pair), *row_figures(one)] for one in found], console)
     for line in (*remarks(checked), verdict(checked)):
         _print_line(line, console)
 
@@ -139,10 +138,26 @@ def print_comparison(compared: Compared, console: Console, only: Collection[str]
         _print_line(line, console)
     if pairs:
         columns = Columns.of(pairs)
-        rows = [[*columns.cells(pair), *figures(pair)] for pair in pairs]
-        print_rows([*columns.heads, *FIGURES], rows, console, who=len(columns.heads))
+        _print_pairs(columns, [[*columns.cells(pair), *figures(pair)] for pair in pairs], console)
     for line in footer(compared):
         _print_line(line, console)
+
+
+def _print_pairs(columns: Columns, rows: list[list[str]], console: Console) -> None:
+    """Print a row for each pair, whose last cell is a note. Where a terminal has no room for the notes, each different
+    one gets a number, and stands below the table."""
+    heads = [*columns.heads, *FIGURES]
+    numbers: dict[str, int] = {}
+    if not fits(heads, rows, console):
+        for row in rows:
+            row[-1] = row[-1] and f"[{numbers.setdefault(row[-1], len(numbers) + 1)}]"
+    left_out = print_rows(
+        heads, rows, console, len(columns.heads), optional=(("A", "B"), ("interval",)), name_share=0.0
+    )  # fmt: skip
+    if left_out:
+        _print_line(f"no room for {', '.join(left_out)}: a wider terminal shows every column", console)
+    for note, number in numbers.items():
+        _print_line(f"[{number}] {note}", console)
 
 
 def comparison_text(compared: Compared, only: Collection[str] = ()) -> str:

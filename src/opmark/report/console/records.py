@@ -64,7 +64,7 @@ def print_records(
     names = [name for name in columns if name in (_NAMES if fitted else _WHO)]
     left_out = print_rows(
         columns, lines, console, len(names), left=("backend", "quantity", SAMPLES, "status"),
-        optional=(*others, *_BY_WORTH) if fitted else (),
+        optional=[(name,) for name in (*others, *_BY_WORTH)] if fitted else (),
     )  # fmt: skip
     if hidden := [name for name in left_out if name != SAMPLES]:
         print_prose(f"no room for {', '.join(hidden)}: --wide shows every column", console)
@@ -179,7 +179,7 @@ def _cells(row: Row) -> Cells:
     codes = row.cautions
     mark = " !!" if PREEMPTED in codes else " !" if codes else ""
     style = {" !!": "bold red", " !": DOUBTFUL if row.status == "ok" else STYLES[row.status]}
-    cells["status"] = Text(row.status + mark, style=style.get(mark, STYLES[row.status]))
+    cells["status"] = Text(row.status_text + mark, style=style.get(mark, STYLES[row.status_text]))
     if row.compile_time is not None:
         cells["compile"] = units.seconds(row.compile_time)
     if row.headline and (summary := row.summary()):
@@ -279,7 +279,7 @@ def print_doubts(found: Sequence[Row], console: Console, name: RowNamer = name_r
 def reasons_of(row: Row) -> list[str]:
     """Return the reasons why a row has no number, or not all requested numbers."""
     notes = [note if note.startswith((NO_PROFILE, PARTLY)) else f"not measured: {note}" for note in row.notes]
-    return [f"{row.status}: {row.reason}", *notes] if row.reason else notes
+    return [f"{row.status_text}: {row.reason}", *notes] if row.reason else notes
 
 
 def _print_reasons(found: Sequence[Row], console: Console) -> None:
@@ -301,9 +301,9 @@ def _print_reasons(found: Sequence[Row], console: Console) -> None:
 
 def _print_cautions(found: Sequence[Row], console: Console, name: RowNamer) -> None:
     """Print one line for each kind of caution, with the number of rows and the first of them, and what to do. Of a row
-    that other work disturbed, the cause has such a line; its consequences are only counted."""
-    doubts: dict[str, list[tuple[Row, str, str]]] = {}
-    consequences: Counter[str] = Counter()
+    that other work disturbed, the cause has such a line; its consequences are only counted, each kind in one place."""
+    doubts: dict[str, tuple[Row, str, str]] = {}
+    counts: Counter[str] = Counter()
     for row in found:
         own: dict[str, tuple[str, str]] = {}
         for key, caution in row.warnings():
@@ -311,16 +311,17 @@ def _print_cautions(found: Sequence[Row], console: Console, name: RowNamer) -> N
             own.setdefault(caution.code, (what + caution.message, caution.hint))
         others = [code for code in _DISTURBANCES if code in own][1:]
         for code in (code for code in own if code not in others):
-            doubts.setdefault(code, []).append((row, *own[code]))
-        consequences.update(others)
+            doubts.setdefault(code, (row, *own[code]))
+        counts.update([*own])
+    consequences = Counter({code: counts[code] for code in _DISTURBANCES if counts[code] and code not in doubts})
     if doubts:
         console.print()
-    disturbed = sorted((code for code in doubts if code in _DISTURBANCES), key=lambda code: -len(doubts[code]))
+    disturbed = sorted((code for code in doubts if code in _DISTURBANCES), key=lambda code: -counts[code])
     together = len(disturbed) > 1 or bool(consequences)
     for code in (*disturbed, *(code for code in doubts if code not in disturbed)):
-        row, message, hint = doubts[code][0]
-        count = f", {len(doubts[code])} of {len(found)} rows" if len(doubts[code]) > 1 else ""
-        print_prose(f"! {code}{count}: {name([row])}: {message}", console, DOUBTFUL)
+        row, message, hint = doubts[code]
+        rows = f", {counts[code]} of {len(found)} rows" if counts[code] > 1 else ""
+        print_prose(f"! {code}{rows}: {name([row])}: {message}", console, DOUBTFUL)
         if together and code == disturbed[-1]:
             if consequences:
                 listed = [f"{code} ({count})" if len(found) > 1 else code for code, count in consequences.most_common()]

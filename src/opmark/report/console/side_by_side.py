@@ -206,7 +206,7 @@ def _cell(line: CaseLine, column: WayColumn) -> TableCell:
     status = row.status
     compiling = _compiling_text(row, key)
     if summary is None or key is None or status not in MEASURED:
-        return TableCell(status, "", compiling if status in MEASURED else "", STYLES[status])
+        return TableCell(row.status_text, "", compiling if status in MEASURED else "", STYLES[row.status_text])
     scale, name = units.small_unit(summary.median, unit_of(key[0]))
     best = column == line.best
     quantity = "" if line.key else f" {key[0]}"
@@ -375,7 +375,7 @@ def _print_reasons(found: Sequence[CaseLine], names: ColumnHeads, console: Conso
         for column, row in line.cells.items():
             for whole in reasons_of(row):
                 # Without the operator the same reason of several operators is printed once.
-                reason = whole.replace(f"{row.status}: `{row.op}` ", f"{row.status}: ", 1)
+                reason = whole.replace(f"{row.status_text}: `{row.op}` ", f"{row.status_text}: ", 1)
                 heads_, cases = reasons.setdefault(reason, ({}, {}))
                 heads_[names.of[column]] = None
                 cases.setdefault(id(line), row)

@@ -13,10 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from opmark import units
+from opmark.analysis.rows import NOT_TRIED
 from opmark.report.text import fold, harmless, printable, text_width
 
 STYLES = {"ok": "green", "unchecked": "yellow", "disturbed": "bold red", "wrong": "bold red", "error": "red",
-          "timeout": "red", "oom": "red", "killed": "red", "skipped": "yellow"}  # fmt: skip
+          "timeout": "red", "oom": "red", "killed": "red", "skipped": "yellow", NOT_TRIED: "yellow"}  # fmt: skip
 
 DOUBTFUL = "yellow"
 """Colour of rows with a caution, which also have a `!`."""
@@ -62,23 +63,26 @@ def print_rows(
     who: int,
     *,
     left: Collection[str] = (),
-    optional: Sequence[str] = (),
+    optional: Sequence[Sequence[str]] = (),
+    name_share: float = _NAME_SHARE,
 ) -> list[str]:
     """Print a table whose first `who` columns name a row; the others are figures. Return the heads of the columns for
     which a terminal had no room.
 
     On a terminal that is too narrow, the names share one column and take further lines where they are long, so that
-    figures stay aligned. If that is not enough, `optional` columns are left out, the last of them first. If that is
-    not enough either, the names take one line, and the figures with their heads the next. `left`: heads of further
-    columns that are aligned to the left.
+    figures stay aligned. If that is not enough, `optional` columns are left out, the last group of them first, until
+    the names have `name_share` of the width and their longest word is whole. If that is not enough either, the names
+    take one line, and the figures with their heads the next. `left`: heads of further columns that are aligned to the
+    left.
     """
     cells = [[_one_line(str(cell)) for cell in row] for row in (heads, *rows)]
     right = [i >= who and bool(head) and head not in left for i, head in enumerate(heads)]
     styles = [["bold"] * len(heads), *([str(getattr(cell, "style", "")) for cell in row] for row in rows)]
     shown = list(range(len(heads)))
-    if console.is_terminal and sum(widths_of(cells)) + _GAP * (len(heads) - 1) > console.width:
+    if console.is_terminal and _table_width(cells) > console.width:
         names = ["case", *(" ".join(filter(None, line[:who])) for line in cells[1:])]
-        fitted = _fit(names, cells, who, [heads.index(head) for head in optional if head in heads], console.width)
+        groups = [[heads.index(head) for head in group if head in heads] for group in optional]
+        fitted = _fit(names, cells, who, groups, console.width, name_share)
         if fitted is None:
             _print_two_lines(heads, [[_text(cell) for cell in row] for row in rows], console, who)
             return []
@@ -96,22 +100,37 @@ def print_rows(
     return [head for i, head in enumerate(heads) if i >= who and i not in shown]
 
 
+def fits(heads: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> bool:
+    """Whether `print_rows` can print these rows with each name and each figure in a column of its own."""
+    cells = [[_one_line(cell) for cell in row] for row in (heads, *rows)]
+    return not console.is_terminal or _table_width(cells) <= console.width
+
+
+def _table_width(cells: Sequence[Sequence[str]]) -> int:
+    return sum(widths_of(cells)) + _GAP * (len(cells[0]) - 1)
+
+
 def _fit(
-    names: Sequence[str], cells: Sequence[Sequence[str]], who: int, optional: Sequence[int], width: int
+    names: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    who: int,
+    optional: Sequence[Sequence[int]],
+    width: int,
+    name_share: float,
 ) -> tuple[list[int], int] | None:
     """Return the columns of figures that fit beside the names, and the width that is left for the names; None if not
     even the columns that are not optional fit."""
     longest, widths = max(map(text_width, names)), widths_of(cells)
     word = max(text_width(word) for name in names for word in name.split(" "))
-    least = min(longest, max(int(_NAME_SHARE * width), min(word, width // 2)))
-    shown = [i for i in range(who, len(widths)) if i not in optional]
+    least = min(longest, max(int(name_share * width), min(word, width // 2)))
+    shown = [i for i in range(who, len(widths)) if not any(i in group for group in optional)]
     room = width - sum(_GAP + widths[i] for i in shown)
     if room < min(longest, _LEAST_NAME):
         return None
-    for i in optional:
-        left_over = room - _GAP - widths[i]
+    for group in optional:
+        left_over = room - sum(_GAP + widths[i] for i in group)
         if left_over >= least:
-            shown, room = [*shown, i], left_over
+            shown, room = [*shown, *group], left_over
     return sorted(shown), min(room, longest)
 
 

@@ -186,7 +186,9 @@ def test_interrupted_it_is_stored_and_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(progress.ProgressLine, "advance", stop)
         assert main(arguments) == 130
-    assert "3 of 20 stored as run" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "interrupted; 3 of 20 are measured; the same command with --resume goes on" in err
+    assert "\nstored as run " in err
     assert not file.exists()
     assert len(show().records) == 3
     assert main([*arguments, "--resume"]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -116,6 +117,8 @@ class _Invocation:
         self._profilings = make_profilings(given, self._file.stem)
         self._batches = Batches(self._profilings)
         self._failed = bool(config.problems)
+        self._results = 0
+        """Number of cases whose line is in the result file."""
 
     def run(self, pool: WorkerPool) -> int:
         from opmark.interop.param.results import run
@@ -130,7 +133,10 @@ class _Invocation:
                     on_environment=lambda environment: self._begin(environment.facts), say=self._talk.warning,
                 )  # fmt: skip
             except KeyboardInterrupt:
-                self._talk.warning(f"interrupted: the results until then are in {self._file.path}")
+                if self._results:
+                    rest = self._config.spots[self._results :]
+                    go_on = f"; -r {shlex.quote(rest[0].place.source)} goes on from there" if rest else ""
+                    self._talk.warning(f"the results until then are in {self._file.path}{go_on}")
                 return 130
             self._end()
         if found:
@@ -157,6 +163,7 @@ class _Invocation:
         for batch in self._batches.add(result):
             self._file.write(batch.line(self._options.as_param()))
         self._file.write(result.line)
+        self._results += 1
         self._failed = self._failed or result.error is not None
         self._talk.result(result)
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from opmark.api.import_ import read_workload
 from opmark.api.requests import talk
-from opmark.api.result import Result
+from opmark.api.result import Result, interruption_line
 from opmark.api.run import Profiling
 from opmark.api.run import run as api_run
 from opmark.catalogue.expansion import expand
@@ -351,7 +351,8 @@ def run(
     on_environment: Callable[[Environment], None] | None = None,
     say: Callable[[str], None] = talk,
 ) -> Result | None:
-    """Run a config and report every result as soon as all before it are known."""
+    """Run a config and report every result as soon as all before it are known. Ctrl-C passes on, and `say` tells what
+    is stored."""
     if not options.times and not profile:
         for spot in config.spots:
             on_result(spot.result((), ""))
@@ -365,10 +366,14 @@ def run(
 
     in_order = RecordsInOrder(config.spots, report)
     arguments = options.run_arguments(target)
-    return api_run(
-        workload=workload, **arguments, on_start=in_order.start, on_record=in_order.add, profile=profile, pool=pool,
-        on_environment=on_environment, say=say,
-    )  # fmt: skip
+    try:
+        return api_run(
+            workload=workload, **arguments, on_start=in_order.start, on_record=in_order.add, profile=profile, pool=pool,
+            on_environment=on_environment, say=say,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        say(interruption_line(in_order.stored_runs, options.db))
+        raise
 
 
 def rows_of(config: Config) -> Iterator[Mapping[str, Any]]:
@@ -435,6 +440,8 @@ class RecordsInOrder(Generic[_Item]):
 
     def __init__(self, items: Iterable[_Item], report: Callable[[_Item, tuple[Record, ...]], None]) -> None:
         self.run_id = ""
+        self.stored_runs: list[str] = []
+        """The run, once it has a record in its store."""
         self._waiting = deque(items)
         self._report_item = report
         self._records: dict[str, Record] = {}
@@ -451,6 +458,7 @@ class RecordsInOrder(Generic[_Item]):
         self._report()
 
     def add(self, record: Record) -> None:
+        self.stored_runs = self.stored_runs if record.untried else [self.run_id]
         self._records.setdefault(record.task.case.id, record)
         self._report()
 

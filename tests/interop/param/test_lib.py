@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,11 @@ from typing import Any
 
 import pytest
 from param_runs import ADD, Command, number, op, tensor
+from rich.console import Console
 
+from opmark.api.compare import compare
+from opmark.api.runs import runs as stored_runs
+from opmark.api.show import show
 from opmark.errors import OpmarkError, UnknownName, UserError
 from opmark.interop.param import plugin
 from opmark.interop.param.importer import PARAM
@@ -45,7 +50,9 @@ from opmark.interop.param.lib.pytorch.op_executor import OpExecutor
 from opmark.interop.param.options import ParamOptions
 from opmark.interop.param.results import read
 from opmark.interop.param.workloads import pytorch as workloads_pytorch
+from opmark.report.console.records import print_records
 from opmark.runner.workload_source import read_source
+from opmark.schema.case import PLUGIN_OPERATOR
 
 
 @pytest.fixture(autouse=True)
@@ -289,6 +296,29 @@ def test_a_plugin_file_without_packaging(mine: Path, tmp_path: Path) -> None:
     assert module.MADE == []
 
 
+def test_tables_name_an_operator_of_a_user_as_it_is_registered(
+    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    db = tmp_path / "x.db"
+    for name in ("one", "two"):
+        prefix = str(tmp_path / name)
+        assert Command(tmp_path).code(
+            OWN, "-d", "cpu", "-i", "2", "--db", str(db), "--plugin", str(mine), "-o", prefix) == 0  # fmt: skip
+    table = capsys.readouterr().out
+    runs = [run.id for run in stored_runs(db=db)]
+    print_records(show(runs[0], db=db).records, Console(width=200))
+    shown = capsys.readouterr().out
+    for text in (table, shown):
+        assert re.search(r'^mine\.scale +\(3, \{"tuple":\[1\]\}\)\(Square \{"size": 8\}\) ', text, re.MULTILINE), text
+        assert re.search(r'^torch\.exp +Square \{"size": 4\} ', text, re.MULTILINE)
+        assert "PluginOperator" not in text
+    compared = compare(runs[0], runs[1], db=db)
+    assert {pair.op for pair in compared.pairs} == {"mine.scale", "torch.exp", "torch.neg"}
+    # The stored case still says what a worker has to load.
+    assert {record.task.case.op for record in show(runs[0], db=db).records} == {PLUGIN_OPERATOR, "torch.neg"}
+
+
 @pytest.mark.parametrize(
     "name", ["opmark.interop.param.plugin:PluginOperator", "opmark.interop:param.plugin.PluginOperator"]
 )
@@ -330,7 +360,7 @@ def test_an_operator_of_a_user_with_described_tensors(mine: Path) -> None:
     plugin.load_plugin(mine)
     config = {"mine.scale": op([tensor(4, 4)])}
     (entry,) = PARAM.read(Path("c.json"), config, 0).entries
-    assert (entry.op, entry.args) == (plugin.PLUGIN_OPERATOR, ["4x4 float32 0..1"])
+    assert (entry.op, entry.args) == (PLUGIN_OPERATOR, ["4x4 float32 0..1"])
     assert entry.build == {"args": ["mine.scale", {"value": [str(mine)]}, {"value": None}, {"value": None}]}
 
 

@@ -25,10 +25,10 @@ from opmark.interop.param.expansion import MOST_POINTS
 from opmark.interop.param.lib.data import data_generator_map
 from opmark.interop.param.lib.iterator import config_iterator_map
 from opmark.interop.param.lib.operator import op_map
-from opmark.interop.param.plugin import PLUGIN_OPERATOR
 from opmark.plugin.registry import operator as find_operator
 from opmark.plugin.registry import plugins
 from opmark.schema import Entry, Imported, ImportProblem
+from opmark.schema.case import PLUGIN_OPERATOR
 
 
 class CaseSpecs(NamedTuple):

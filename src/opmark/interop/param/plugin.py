@@ -22,9 +22,9 @@ from opmark.interop.param.lib.operator import op_map
 from opmark.plugin.registry import resolve
 from opmark.schema import Entry
 from opmark.schema.arguments import assemble
+from opmark.schema.case import PLUGIN_OPERATOR
 from opmark.scratch import ScratchFolder
 
-PLUGIN_OPERATOR = "opmark.interop.param.plugin:PluginOperator"
 _PREFIX = "opmark_param_plugin_"
 _LOADED: dict[Path, ModuleType] = {}
 

@@ -38,13 +38,14 @@ from opmark.interop.param.exporter import (
 from opmark.interop.param.exporter import text as encode_text
 from opmark.interop.param.importer import CaseSpecs, KeptSpecs, keep_specs
 from opmark.interop.param.options import Device, ParamOptions
-from opmark.interop.param.plugin import PLUGIN_OPERATOR, plugin_function
+from opmark.interop.param.plugin import plugin_function
 from opmark.plugin.registry import operator as find_operator
 from opmark.runner.allowed_callables import AllowedCallables
 from opmark.runner.plan import Plan
 from opmark.runner.supervisor import WorkerPool
 from opmark.runner.workload_source import WorkloadSource
 from opmark.schema import Case, Entry, Environment, ImportProblem, Record, Run, Workload
+from opmark.schema.case import PLUGIN_OPERATOR
 from opmark.schema.options import Source, split_names
 from opmark.schema.workload import VERSION
 from opmark.units import seconds

@@ -164,7 +164,7 @@ def _write(
 def _print_remarks(lines: Sequence[OpperfResult], result: Any) -> None:
     from opmark.api.requests import talk
     from opmark.interop.opperf.exporter import groups
-    from opmark.interop.opperf.measurement import print_doubts_of_file
+    from opmark.interop.opperf.measurement import brief_reason, print_doubts_of_file
     from opmark.units import count_noun
 
     if result is not None:
@@ -174,7 +174,8 @@ def _print_remarks(lines: Sequence[OpperfResult], result: Any) -> None:
         print_doubts_of_file(lines, result)
     for line in lines:
         for failure in line.failed:
-            talk(f"{line.name} {line.format_inputs()} {failure['phase']}: {failure['status']}: {failure['reason']}")
+            reason = brief_reason(failure["reason"])
+            talk(f"{line.name} {line.format_inputs()} {failure['phase']}: {failure['status']}: {reason}")
 
 
 def _split(values: Sequence[str]) -> list[str]:

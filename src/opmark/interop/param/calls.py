@@ -13,6 +13,7 @@ from opmark.interop.param.arguments import (
     Draw,
     Misfit,
     find_odd,
+    is_whole,
     parts,
     quote,
     tensors_of,
@@ -26,7 +27,7 @@ from opmark.interop.param.plugin import plugin_entry
 from opmark.plugin import Operator
 from opmark.schema import Entry
 from opmark.schema.arguments import WEIGHTS, placeholders, tensors
-from opmark.schema.tensor import is_float
+from opmark.schema.tensor import DTYPES, is_float
 
 MODELS = {
     "pytorch:alex_net": "opmark.interop.param.library:AlexNet",
@@ -198,6 +199,10 @@ def operator_and_params(build: ParamCall | None, given: ParamCall) -> tuple[str,
 
 DRAWN = "values were drawn with seed {seed}; each entry holds the drawn values"
 INTEGERS = "tensors of whole numbers hold 0 to 9, because negative ones fail as indices; `low` and `high` change that"
+LOOKUPS = (
+    '`{op}`: whole numbers from 0 to 9 are no offsets, and seldom the right indices; write `"low": 0, "high": {rows}` '
+    'into the tensor of indices, and `"low": 0, "high": {indices}, "values": "offsets"` into that of offsets'
+)
 UNBUILT = "`{op}` is a function, so that its `build` is ignored"
 TRAINING = "modules run in training mode, as in PARAM"
 ALL_FIXED = (
@@ -235,6 +240,7 @@ class Calls:
         self._items = [op_map[name]] if name in op_map else []
         self._items += [generator for generator in generators if _makes_tensors(generator)]
         self._tables = name in _TABLE_NAMES
+        self._explains_lookups = False
         self.notes: dict[str, None] = {NOTE: None} if self._tables else {}
 
     def build(self, build_id: str, spec: Any, ids: str) -> OperatorBuild:
@@ -258,6 +264,8 @@ class Calls:
             return CallPoint(plugin_entry(self._op, self._items, source, build=self._build_of(built), given=given))
         call = _generate(self._input_generator, spec, draw)
         self._note_draws(draw)
+        if draw.integers and "embedding" in self._name.lower():
+            self._note_lookups(built, call)
         if self._items:
             arguments = {"args": call.args, "kwargs": call.kwargs}
             return CallPoint(plugin_entry(self._op, self._items, source, build=self._build_of(built), **arguments))
@@ -319,6 +327,19 @@ class Calls:
             self.notes[ALL_FIXED.format(op=self._name)] = None
             return [], NO_GRADIENT
         return wrt, ""
+
+    def _note_lookups(self, built: OperatorBuild, call: ParamCall) -> None:
+        """Say how indices and offsets are written, with the sizes of the first such call of the operator."""
+        if self._explains_lookups:
+            return
+        self._explains_lookups = True
+        specs = [spec for node in (call.args, call.kwargs) for _, spec in tensors(node, "")]
+        whole = [spec.elements for spec in specs if DTYPES[spec.dtype].kind == "int"]
+        tables = [spec.shape[0] for spec in specs if is_float(spec.dtype) and len(spec.shape) == 2]
+        made = built.call or ParamCall([], {})
+        sizes = [made.kwargs.get("num_embeddings"), *made.args[:1], *tables]
+        rows = next((size for size in sizes if is_whole(size)), "ROWS")
+        self.notes[LOOKUPS.format(op=self._name, rows=rows, indices=max(whole))] = None
 
     def _draw(self, ids: str) -> Draw:
         return Draw(f"{self._seed}|{self._name}|{ids}")

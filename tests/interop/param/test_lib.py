@@ -18,7 +18,7 @@ from rich.console import Console
 from opmark.api.compare import compare
 from opmark.api.runs import runs as stored_runs
 from opmark.api.show import show
-from opmark.errors import OpmarkError, UnknownName, UserError
+from opmark.errors import OpmarkError, UserError
 from opmark.interop.param import plugin
 from opmark.interop.param.importer import PARAM
 from opmark.interop.param.lib import pytorch as lib_pytorch
@@ -149,8 +149,10 @@ def test_run_options() -> None:
     assert (found.warmup, found.backward, found.exec_mode) == (3, True, "continuous")
     hyphens = param_options({"pass-type": "ExecutionPass.BACKWARD", "op-exec-mode": OpExecutionMode.DISCRETE})
     assert (hyphens.backward, hyphens.exec_mode) == (True, "discrete")
-    with pytest.raises(UnknownName, match="backwards"):
+    with pytest.raises(UserError, match=r"`pass_type`: .*backwards"):
         param_options({"pass_type": "backwards"})
+    with pytest.raises(UserError, match=r"`warmup`: expected a whole number of at least 0, got `-1`"):
+        param_options({"warmup": -1})
     with pytest.raises(UserError, match="run_ncu"):
         param_options({"run_ncu": True})
 

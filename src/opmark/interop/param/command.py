@@ -7,10 +7,11 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opmark.errors import UserError
-from opmark.interop.param.options import parser
+from opmark.interop.param.options import may_be_batch, parser
 from opmark.interop.visible_devices import set_variables
 
 if TYPE_CHECKING:
@@ -54,7 +55,25 @@ def main(arguments: Sequence[str]) -> int:
     from opmark.interop.param.profiles import refuse_without_profiler
 
     refuse_without_profiler(given)
+    if may_be_batch(given.config):
+        given = _parse_over_file(arguments, given.config)
     return _run(given)
+
+
+def _parse_over_file(arguments: Sequence[str], path: Path) -> argparse.Namespace:
+    """Parse the command line with the run options of a batch file as defaults, and say which of them apply."""
+    from opmark.interop.param.importer import options_in_file
+    from opmark.interop.param.results import ParamLog
+
+    found = options_in_file(path)
+    if "cuda_l2_cache" in found:
+        found["cuda_l2_cache"] = "on" if found["cuda_l2_cache"] else "off"
+    given = parser().parse_args(list(arguments), argparse.Namespace(**found))
+    applied = [f"{name} {str(value).lower()}" for name, value in found.items() if getattr(given, name) == value]
+    if applied:
+        said = f"run_options of {path}: {', '.join(applied)}; what the command line says comes first"
+        ParamLog(given.log_level).info(said)
+    return given
 
 
 def _run(given: argparse.Namespace) -> int:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import enum
 import io
 import json
 import logging
 import re
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from param_runs import ADD, Command, number, op, tensor
 from rich.console import Console
 
@@ -24,6 +28,7 @@ from opmark.interop.param.importer import PARAM
 from opmark.interop.param.lib import pytorch as lib_pytorch
 from opmark.interop.param.lib.config import BenchmarkConfig, make_op_config
 from opmark.interop.param.lib.data import DataGenerator, data_generator_map, register_data_generator
+from opmark.interop.param.lib.generator import IterableList, ListProduct, TableProduct, full_range
 from opmark.interop.param.lib.init_helper import get_logger, init_logging, load_modules
 from opmark.interop.param.lib.iterator import (
     ConfigIterator,
@@ -42,17 +47,23 @@ from opmark.interop.param.lib.pytorch.config_util import (
     OpExecutionMode,
     create_bench_config,
     create_op_args,
+    create_op_info,
     create_type,
     get_benchmark_options,
     param_options,
 )
 from opmark.interop.param.lib.pytorch.op_executor import OpExecutor
+from opmark.interop.param.lib.pytorch.timer import Timer
+from opmark.interop.param.lib.timer import Timer as TimerOf2021
 from opmark.interop.param.options import ParamOptions
 from opmark.interop.param.results import read
 from opmark.interop.param.workloads import pytorch as workloads_pytorch
+from opmark.interop.param.workloads.pytorch import native_basic_ops
 from opmark.report.console.records import print_records
 from opmark.runner.workload_source import read_source
 from opmark.schema.case import PLUGIN_OPERATOR
+
+load_modules(workloads_pytorch)
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +103,49 @@ def test_the_example_run_op() -> None:
         assert {name: len(values) for name, values in metrics.items()} == {
             "warmup.time": 1, "warmup.gpu.memory": 1, "measure.time": 1, "measure.gpu.memory": 1,
         }  # fmt: skip
+
+
+def test_the_example_run_op_split_table_batched_embeddings() -> None:
+    """The steps of PARAM's second example; fbgemm's PoolingMode, which it imports, is an IntEnum."""
+    pooling_mode = enum.IntEnum("PoolingMode", {"SUM": 0, "MEAN": 1})
+    load_modules(lib_pytorch)
+    load_modules(workloads_pytorch)
+    op_name = "SplitTableBatchedEmbeddingBagsCodegen"
+    op_info = create_op_info()
+    op_info["input_data_generator"] = "SplitTableBatchedEmbeddingBagsCodegenInputDataGenerator"
+    run_options = {**options(), "pass_type": ExecutionPass.BACKWARD}
+    op_config = make_op_config(op_name, op_info, run_options["device"])
+    assert op_config is not None
+    sizes = {"num_tables": 1, "rows": 100, "dim": 8, "batch_size": 4, "pooling_factor": 5}
+    specs = [{"type": "int", "name": name, "value": value} for name, value in sizes.items()]
+    specs += [{"type": "bool", "name": "weighted", "value": True}, {"type": "str", "value": "fp16"}]
+    spec = create_op_args(specs, {"optimizer": {"type": "str", "value": "sgd"}})
+    args, kwargs = op_config.input_data_generator().get_data(spec, run_options["device"])
+    op_config.op.build(1, 100, 8, pooling_mode.SUM, True, "fp16", "sgd")
+    executor = OpExecutor(op_name, op_config.op, run_options)
+    assert [len(metric["measure.time"]) for metric in executor.run(args, kwargs, "0:0:0").values()] == [1, 1]
+    with pytest.raises(UserError, match="InputDataGenerator"):
+        executor.run(["20 int64"], {}, "0:0:0")
+    op_config.op.cleanup()
+    with pytest.raises(UserError, match="expected a build"):
+        executor.run(args, kwargs, "0:0:0")
+
+
+def test_the_iterator_of_lookups_is_a_class() -> None:
+    build = {"args": [number(n) for n in (1, 100, 8, 0, 0, 0)]}
+    lookups = {"args": [number(4), {**number(0), "value": [5, 7, 2], "__range__": ["value"]}]}
+    kind = config_iterator_map["SplitTableBatchedEmbeddingBagsCodegenInputIterator"]
+    points = dict(kind({"build": build, "input": [lookups]}, "input", "cpu"))
+    assert {point_id: spec["args"][4]["value"] for point_id, spec in points.items()} == {"0_0": 5, "0_1": 7}
+
+
+def test_the_operators_of_param_are_registered_and_called_by_opmark_itself() -> None:
+    assert {"torch.add", "torch.add_", "torch.nn.Linear", "pytorch.model.resnet"} <= set(op_map)
+    assert {*native_basic_ops.unary_ops, *native_basic_ops.callable_ops, *native_basic_ops.buildable_ops} <= set(op_map)
+    with pytest.raises(ValueError, match=r"torch\.add"):
+        register_operator("torch.add", op_map["torch.add"])
+    (entry,) = PARAM.read(Path("c.json"), {"torch.add": op([tensor(4), tensor(4)])}, 0).entries
+    assert (entry.op, entry.build) == ("torch.add", None)
 
 
 def test_an_operator_that_is_built_first_and_tensors_of_torch() -> None:
@@ -165,6 +219,42 @@ def test_iterators_as_classes() -> None:
     assert remove_meta_attr(spec) == {"args": [{"type": "int", "value": [1, 2]}]}
     with pytest.raises(UserError):
         list(RangeConfigIterator({"input": [{"args": [{"type": "int", "__range__": ["value"]}]}]}, "input", "cpu"))
+
+
+alternatives = st.one_of(
+    st.builds(full_range, st.integers(0, 3), st.integers(0, 3)),
+    st.builds(IterableList, st.lists(st.text(), max_size=3)),
+)
+constants = st.integers() | st.lists(st.integers(), max_size=2)
+
+
+@given(st.lists(alternatives | constants | st.lists(alternatives, max_size=2).map(ListProduct), max_size=3))
+def test_products_have_all_combinations_with_the_last_fastest_and_can_be_repeated(items: list[Any]) -> None:
+    kinds = (range, IterableList, ListProduct)
+    expected = [list(values) for values in product(*(item if isinstance(item, kinds) else [item] for item in items))]
+    whole = ListProduct(items)
+    assert list(whole) == list(whole) == expected
+    table = TableProduct({f"key{i}": item for i, item in enumerate(items)})
+    assert [list(found.values()) for found in table] == expected
+    assert list(ListProduct([0, table])) == [[0, dict(zip(table.table, values, strict=True))] for values in expected]
+
+
+def test_both_timers_of_param() -> None:
+    timer = Timer("cpu")
+    timer.start()
+    timer.stop()
+    assert timer.elapsed_time_ms() == 1e3 * timer.elapsed_time_sec() >= 0
+    with TimerOf2021("cpu") as context:
+        pass
+    assert context.elapsed_time() == context.end_time - context.start_time >= 0
+
+
+def test_a_timer_waits_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[str] = []
+    monkeypatch.setattr("opmark.interop.param.lib.pytorch.timer.resolve", lambda name: lambda: waited.append(name))
+    with Timer("cuda:1"):
+        assert len(waited) == 1
+    assert waited == 2 * ["torch.cuda.synchronize"]
 
 
 def test_helpers_that_scripts_for_param_import() -> None:
@@ -274,6 +364,41 @@ OWN = {
     "torch.exp": {"input_data_generator": "Square", "config": [{"input": [{"size": 4}]}]},
     "torch.neg": op([tensor(4, 4)]),
 }
+
+
+KINDS = """
+import torch
+from opmark.interop.param.lib.operator import register_operators
+from opmark.interop.param.lib.pytorch.operator_impl import BuildableOp, CallableOp, TorchScriptOp, UnaryOp
+
+register_operators({
+    "mine.unary": UnaryOp("mul_"),
+    "mine.callable": CallableOp(torch.softmax),
+    "mine.buildable": BuildableOp(torch.nn.Linear),
+    "aten::sub": TorchScriptOp("aten::sub"),
+})
+"""
+
+
+def test_each_kind_of_operator_that_a_workload_of_param_registers(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / "kinds.py"
+    path.write_text(KINDS)
+    schema = "aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+    built = {"build_data_generator": "PyTorch:DefaultDataGenerator"}
+    config = {
+        "mine.unary": op([tensor(4, 4), number(1)]),
+        "mine.callable": op([tensor(4, 4), number(1)]),
+        "mine.buildable": op([tensor(4, 8)], **built),
+        "aten::sub": op([tensor(4), tensor(4), number(2)], **built),
+    }
+    config["mine.buildable"]["config"][0]["build"] = [{"args": [number(8), number(2)]}]
+    config["aten::sub"]["config"][0]["build"] = [{"args": [{"type": "str", "value": schema}]}]
+    ran = Command(tmp_path)(config, "-d", "cpu", "-b", "--plugin", str(path), "--db", str(tmp_path / "x.db"))
+    assert ran.code == 0, ran.lines
+    counts = {line["op_name"]: [len(part["measure.time"]) for part in line["metric"].values()] for line in ran.cases}
+    assert counts == {"mine.unary": [1, 0], "mine.callable": [1, 1], "mine.buildable": [1, 1], "aten::sub": [1, 1]}
+    assert "works in place" in ran.cases[0]["opmark"]["backward"]["reason"]
 
 
 @pytest.fixture

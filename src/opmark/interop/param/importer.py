@@ -25,7 +25,7 @@ from opmark.interop.param.calls import Calls, OperatorBuild, operator_name
 from opmark.interop.param.expansion import MOST_POINTS
 from opmark.interop.param.lib.data import data_generator_map
 from opmark.interop.param.lib.iterator import config_iterator_map
-from opmark.interop.param.lib.operator import op_map
+from opmark.interop.param.lib.operator import user_operator
 from opmark.interop.param.options import ParamOptions, may_be_batch
 from opmark.interop.param.run_options import note_unused, read_run_options
 from opmark.plugin.registry import operator as find_operator
@@ -164,8 +164,9 @@ class ConfigReader:
 
     def _operator(self, name: Any, info: Spec, place: str) -> _Operator | None:
         text = str(name)
-        known = PLUGIN_OPERATOR if text in op_map else operator_name(text)
-        if text not in op_map and dotted_path(known) == dotted_path(PLUGIN_OPERATOR):
+        own = user_operator(text)
+        known = PLUGIN_OPERATOR if own else operator_name(text)
+        if not own and dotted_path(known) == dotted_path(PLUGIN_OPERATOR):
             # It loads any Python file that its arguments name.
             hint = "--plugin FILE.py loads operators, which a config calls by the names that they are registered with"
             self.refuse(place, f"`{text}` is not a function that a config may call", hint)

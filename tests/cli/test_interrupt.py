@@ -113,7 +113,9 @@ def test_another_systems_command_says_that_it_was_interrupted(
     os.killpg(process.pid, number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == code
-    assert "interrupted" in err
+    stored = bool(_count(db))
+    assert ("interrupted\nstored as run " in err) == stored
+    assert ("nothing was stored" in err) != stored
     assert "Traceback" not in err
 
 

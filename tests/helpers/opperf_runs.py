@@ -18,9 +18,9 @@ PREEMPTED = Caution("preempted", "the core was taken away 9 times in 2 samples",
 
 
 def without_workers(
-    monkeypatch: pytest.MonkeyPatch, *cautions: Caution, memory: Memory | None = None
+    monkeypatch: pytest.MonkeyPatch, *cautions: Caution, memory: Memory | None = None, error: str = ""
 ) -> list[dict[str, Any]]:
-    """Replace `opmark.run`, and return a list of the options that it is called with."""
+    """Replace `opmark.run`, and return a list of the options that it is called with; `error`: why every task fails."""
     asked: list[dict[str, Any]] = []
     plan = api_plan
 
@@ -29,7 +29,8 @@ def without_workers(
         told = {key: value for key, value in more.items() if key not in ("on_start", "on_record", "say", "resume")}
         whole = plan(**told)
         times = Measurement("latency", "warm", "host", [SECONDS] * 2, 1, 0.0, 1, 0.0, "count", cautions)
-        made = [Record(task, "ok", measurements=(times,), memory=memory) for task in whole.tasks]
+        made = [Record(task, "error", error) if error else
+                Record(task, "ok", measurements=(times,), memory=memory) for task in whole.tasks]  # fmt: skip
         return Result(new_run(whole, label), [*made, *whole.skipped], store_path(db))
 
     monkeypatch.setattr("opmark.interop.opperf.measurement.run", run)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opmark.schema import Case, Environment
-from opmark.schema.case import content_id
+from opmark.schema.case import PLUGIN_OPERATOR, content_id, shown_case
 
 PARAMS = {"M": 4, "shape": [2, 3], "eps": 1e-5, "causal": False, "dtype": "float32"}
 
@@ -147,3 +147,34 @@ def test_values_that_encoders_write_in_different_ways_are_one_content(value):
 def test_names_that_encoders_write_in_different_ways_are_one_content(op):
     content = {"op": op, "params": {"größe": 3}, "phase": "backward", "wrt": ["ä"]}
     assert Case.of(op, {"größe": 3}, "backward", wrt=("ä",)).id == content_id(content)
+
+
+@pytest.mark.parametrize(
+    ("build", "data", "shown"),
+    [
+        (None, None, {"args": ["4 float32"], "kwargs": {}, "build": None}),
+        (
+            {"args": [3], "kwargs": {}},
+            None,
+            {"args": ["4 float32"], "kwargs": {}, "build": {"args": [3], "kwargs": {}}},
+        ),
+        (None, {"generator": "Square", "spec": {"n": 4}}, {"args": ['Square {"n": 4}'], "kwargs": {}, "build": None}),
+        ({"tensors": "/tmp/0.pt"}, None, {"args": ["4 float32"], "kwargs": {}, "build": {"args": ["tensors"]}}),
+    ],
+)
+def test_a_registered_operator_is_shown_by_its_name(build, data, shown):
+    built = ["mine.scale", {"value": ["/tmp/mine.py"]}, {"value": build}, {"value": data}]
+    case = Case.of(PLUGIN_OPERATOR, {"args": ["4 float32"], "kwargs": {}, "build": {"args": built}}, "forward")
+    assert (shown_case(case).op, shown_case(case).params, shown_case(case).id) == ("mine.scale", shown, case.id)
+
+
+@given(
+    plain | st.fixed_dictionaries({"args": st.lists(plain, min_size=3, max_size=5)}),
+    st.sampled_from(["exp", PLUGIN_OPERATOR]),
+)
+@settings(deadline=None)
+def test_a_stored_case_of_any_content_can_be_shown(build, op):
+    case = Case.of(op, {"args": [], "kwargs": {}, "build": build}, "forward")
+    assert shown_case(case).id == case.id
+    if op == "exp":
+        assert shown_case(case) is case

@@ -25,6 +25,7 @@ from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.plugin.param import format_params, param_options
 from opmark.plugin.registry import parameters_of, way_of
 from opmark.schema import CACHES, QUANTITIES, Case, Run
+from opmark.schema.case import shown_case
 from opmark.schema.comparison import Compared, Geomean, Pairing
 from opmark.schema.machine import NoiseFloor
 from opmark.schema.measurement import PREEMPTED
@@ -462,7 +463,8 @@ class _CaseNames:
         case = self._cases.get(one.way.case)
         if case is None:
             return one.op, f"case {one.way.case}", ""
-        return case.op, format_params(case, parameters_of(case.op)), " d".join((case.phase, *case.wrt))
+        shown = shown_case(case)
+        return shown.op, format_params(shown, parameters_of(case.op)), " d".join((case.phase, *case.wrt))
 
     def where(self, way: Way) -> str:
         key = way[1:]

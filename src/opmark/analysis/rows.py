@@ -37,7 +37,7 @@ from opmark.analysis.ranking import Key
 from opmark.plugin.param import format_params
 from opmark.plugin.registry import backend_or_none, parameters_of, way_of
 from opmark.schema import QUANTITIES, Cache, Case, Caution, Cost, Measurement, Record, Run, Task
-from opmark.schema.case import Phase
+from opmark.schema.case import Phase, shown_case
 from opmark.schema.chart import Unit
 from opmark.schema.cost import Link, Traffic
 from opmark.schema.machine import NoiseFloor, Peaks
@@ -390,7 +390,7 @@ class RowNames:
 
 def case_parameters(case: Case, called: str = "") -> str:
     """Return the parameters of a case as readable text. `called`: the arguments of a foreign call."""
-    return format_params(case, parameters_of(case.op), called)
+    return format_params(shown_case(case), parameters_of(case.op), called)
 
 
 def rows_of_records(
@@ -485,7 +485,7 @@ def _make_row(
         start.task or (start.body.task.id if isinstance(start.body, Record) else ""),
         first.run,
         case.id,
-        case.op,
+        shown_case(case).op,
         case.phase,
         case.params,
         names.parameters(case, body.called) if names else "",

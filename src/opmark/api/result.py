@@ -28,8 +28,8 @@ from opmark.store.protocol import Store
 from opmark.store.runs import noise_of
 
 __all__ = [
-    "MachineFacts", "Result", "facts_of", "journals_of", "machine_at", "machine_facts", "open_store", "result_of",
-    "storage_line", "store_all",
+    "MachineFacts", "Result", "facts_of", "interruption_line", "journals_of", "machine_at", "machine_facts",
+    "open_store", "result_of", "storage_line", "store_all",
 ]  # fmt: skip
 
 
@@ -146,6 +146,14 @@ def storage_line(run_ids: Sequence[str], db: PathLike | None, journals: tuple[Pa
     where = " and ".join(map(str, journals))
     commands = " and ".join(f"`{merge_command(path, db)}`" for path in journals)
     return f"{runs} kept in the journal {where}, not yet in {display_address(db)}: {commands} brings it in"
+
+
+def interruption_line(run_ids: Sequence[str], db: PathLike | None, advice: str = "") -> str:
+    """Say what is left of an interrupted command, once its store is closed: the runs that have a record."""
+    if not run_ids:
+        return "interrupted before the first record: nothing was stored"
+    where = "nothing was to be stored" if str(db) == memory.NAME else storage_line(run_ids, db)
+    return f"interrupted{advice and '; '}{advice}\n{where}"
 
 
 def result_of(store: Store, run: Run, records: list[Record], db: PathLike | None) -> Result:

@@ -81,16 +81,14 @@ class ProgressBar:
 
     def interrupted(self, db: PathLike | None) -> None:
         """After Ctrl-C or SIGTERM, print the records so far, where they are stored, and how to go on."""
-        from opmark.api.run import storage_line
+        from opmark.api.result import interruption_line
 
         self._bar.stop()
         if self._records and not self._as_json:
             print_records(self._records, style=self._style)
-        self.say(
-            f"interrupted; the same command with --resume goes on\n{storage_line([self._run_id], db)}"
-            if self._records
-            else "interrupted before the first record: nothing was stored"
-        )
+        stored = any(not record.untried for record in self._records)
+        advice = "the same command with --resume goes on"
+        self.say(interruption_line([self._run_id] if stored else [], db, advice))
 
     def say(self, message: str) -> None:
         print_prose(message, self._console)

@@ -50,6 +50,32 @@ class Case(Struct, frozen=True):
         return cls(content_id(content), op, params, phase, tags, wrt, sources, written_as)
 
 
+PLUGIN_OPERATOR = "opmark.interop.param.plugin:PluginOperator"
+"""The class that runs operators which users registered for PARAM. It is built from the name of the operator, the
+modules to load, the build of the operator, and its data: each a mapping with the key `value`, except for the name."""
+
+
+def shown_case(case: Case) -> Case:
+    """Return a case as tables show it: an operator that a user registered, in place of the class that runs it. A stored
+    case that does not have the parts of such a call is shown as it is."""
+    build = case.params.get("build")
+    parts = build.get("args") if case.op == PLUGIN_OPERATOR and isinstance(build, dict) else None
+    if not isinstance(parts, list) or len(parts) != 4:
+        return case
+    built, data = (_describe_data(part.get("value") if isinstance(part, dict) else part) for part in parts[2:])
+    call = {**case.params, "build": built, **(data or {})}
+    return msgspec.structs.replace(case, op=str(parts[0]), params=call)
+
+
+def _describe_data(data: Any) -> dict[str, Any] | None:
+    """Return arguments as they are; a generator with its spec, or tensors from a file, as the only argument."""
+    if not isinstance(data, dict):
+        return None
+    if "generator" in data:
+        return {"args": [f"{data['generator']} {json.dumps(data.get('spec'))}"]}
+    return {"args": ["tensors"]} if "tensors" in data else data
+
+
 def _encodes_alike(value: Any) -> bool:
     """Whether msgspec and json encode the value alike; msgspec's speed matters in sweeps of 100,000 cases."""
     kind = type(value)

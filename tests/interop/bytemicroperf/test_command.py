@@ -251,7 +251,9 @@ def test_nothing_to_read_is_an_error(write: Write, tmp_path: Path, given: list[s
         main([*given, "--hardware_type", "null"])
 
 
-def test_an_interrupted_run_leaves_its_reports(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_leaves_its_reports(
+    write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from opmark.interop.bytemicroperf.command import Reports
 
     write("workloads/exp.json", V1)
@@ -266,6 +268,8 @@ def test_an_interrupted_run_leaves_its_reports(write: Write, monkeypatch: pytest
     monkeypatch.setattr(Reports, "add", add)
     assert main(["--hardware_type", "null"]) == 130
     assert len(report("reports/null/exp/result-float32.json")["Performance"]) == 2
+    said = "interrupted; the reports hold the cases that were measured\nstored as run "
+    assert said in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_written_is_said_before_anything_is_measured(write: Write) -> None:

@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from opperf_runs import PREEMPTED, without_workers
 from typer.testing import CliRunner
 
@@ -186,7 +188,9 @@ def test_interrupted_it_is_stored_and_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(progress.ProgressLine, "advance", stop)
         assert main(arguments) == 130
-    assert "3 of 20 stored as run" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "interrupted; 3 of 20 are measured; the same command with --resume goes on" in err
+    assert "\nstored as run " in err
     assert not file.exists()
     assert len(show().records) == 3
     assert main([*arguments, "--resume"]) == 0
@@ -223,6 +227,33 @@ def test_memory_is_in_bytes_or_as_opperf_writes_it(
     assert found["kB"]["max_storage_mem_alloc_cpu/0"] == 4194.304
     assert found["kB"]["memory_unit"] == "kB"
     assert "memory_unit" not in found["bytes"]
+
+
+def test_a_long_reason_is_one_short_line_and_whole_in_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = "RuntimeError: " + "x" * 10_000 + "\n" + "trace\n" * 5_000
+    without_workers(monkeypatch, error=reason)
+    file = tmp_path / "out.json"
+    assert main(["--op", "dot", "-o", str(file), *QUICK]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    failures = [line for line in lines if "RuntimeError" in line]
+    assert len(failures) == 8
+    assert all(len(line) < 400 and line.endswith(" more characters are in the record)") for line in failures)
+    assert "trace" not in lines
+    assert json.loads(file.read_text())["dot"][0]["failed"][0]["reason"] == reason
+
+
+@given(st.text())
+def test_a_brief_reason_is_one_line_that_counts_the_rest(reason: str) -> None:
+    brief = measurement.brief_reason(reason)
+    assert "\n" not in brief
+    assert len(brief) <= 260
+    shown, _, rest = brief.rpartition(" ... (")
+    if rest.endswith(" more characters are in the record)") and shown in reason:
+        assert len(shown) + int(rest.partition(" ")[0]) == len(reason.strip())
+    else:
+        assert brief == reason.strip()
 
 
 def test_the_suite_by_categories_and_names() -> None:

@@ -276,7 +276,9 @@ def test_a_cold_cache_and_a_captured_graph_on_a_device(command: Command) -> None
     assert (graph["opmark"]["forward"]["quantity"], graph["opmark"]["forward"]["timer"]) == ("device_span", "graph")
 
 
-def test_an_interruption_leaves_the_finished_cases(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_leaves_the_finished_cases(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     on_disk: list[str] = []
 
     def interrupted(self: ParamLog, found: CaseResult) -> None:
@@ -290,6 +292,24 @@ def test_an_interruption_leaves_the_finished_cases(command: Command, monkeypatch
     assert ran.ids == IDS[:1]
     assert "finish_time" not in ran.lines[-1]
     assert [json.loads(line) for line in on_disk] == ran.lines, "a line was written, but not yet to the file"
+    err = capsys.readouterr().err
+    assert re.search(r"^interrupted\nstored as run \S+ in ", err, re.MULTILINE), err
+    assert f"the results until then are in {ran.file}; -r 'config.json#{IDS[1]}' goes on from there" in err
+    monkeypatch.undo()
+    assert command(THREE, "-r", f"config.json#{IDS[1]}", "-o", str(command.folder / "rest")).ids == IDS[1:]
+
+
+def test_an_interruption_before_the_first_record_stores_nothing(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def start(self: RecordsInOrder[Any], *_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RecordsInOrder, "start", start)
+    assert command.code(THREE) == 130
+    err = capsys.readouterr().err
+    assert "interrupted before the first record: nothing was stored" in err
+    assert "the results until then" not in err
 
 
 def test_the_first_implementation_stands_for_an_operator(command: Command) -> None:

@@ -211,7 +211,7 @@ def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: p
 
     fake(monkeypatch, of=stop)
     assert command() == 130
-    assert "interrupted" in capsys.readouterr().err
+    assert "interrupted before the first record: nothing was stored" in capsys.readouterr().err
 
 
 def test_a_mistake_is_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from param_runs import Command, op, tensor
+from param_runs import Command, lines_of, op, tensor
 
 from opmark.errors import UserError
+from opmark.interop.param import run_config
 from opmark.interop.param.command import main
 from opmark.interop.param.options import ParamOptions, device_of, options_of, parser
 from opmark.interop.param.results import read
@@ -168,3 +170,64 @@ def test_the_user_allows_functions_that_a_config_may_not_call(tmp_path: Path) ->
     assert [spot.place.op for spot in read(path, ParamOptions()).spots] == ["torch.add"]
     for allow in ("torch.hub", ["torch.hub"]):
         assert [spot.place.op for spot in read(path, ParamOptions(allow=allow)).spots] == list(config)
+
+
+BATCH = {
+    "op_name": "torch.add",
+    "config_build_id": "1|2",
+    "op_info": op([tensor(8, 8), tensor(8, 8)]),
+    "run_options": {"device": "null", "pass_type": "backward", "warmup": 3, "iteration": 7, "op-exec-mode": "discrete",
+                    "run_ncu": True, "colour": "red"},
+}  # fmt: skip
+
+
+def run_batch(tmp_path: Path, *options: str) -> dict[str, Any]:
+    """Run the batch file and return its run options as the result file has them, and the number of times by phase; on
+    the null backend a backward pass is skipped."""
+    file = tmp_path / "batch.json"
+    file.write_text(json.dumps(BATCH))
+    assert main(["-c", str(file), "-o", str(tmp_path / "out"), *options]) == 0
+    (written,) = tmp_path.glob("out_*.json")
+    header, case, *_ = lines_of(written)
+    counts = {phase: len(metric["measure.time"]) for phase, metric in case["metric"].items()}
+    used = header["run_options"]
+    return {"counts": counts, **{name: used[name] for name in ("device", "warmup", "iteration", "pass_type")}}
+
+
+def test_run_options_of_a_batch_file_are_used_as_param_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_batch(tmp_path) == {
+        "counts": {"forward": 7, "backward": 0}, "device": "null", "warmup": 3, "iteration": 7,
+        "pass_type": "ExecutionPass.BACKWARD",
+    }  # fmt: skip
+    err = capsys.readouterr().err
+    used = "device null, backward true, warmup 3, iteration 7, exec_mode discrete"
+    assert f"run_options of {tmp_path / 'batch.json'}: {used}; what the command line says comes first" in err
+    assert "`run_options`: `run_ncu` is ignored: --ncu and --nsys of the command line run profilers" in err
+    assert "`run_options.colour` is not known and is ignored" in err
+
+
+def test_the_command_line_comes_before_the_batch_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_batch(tmp_path, "-i", "2", "-d", "null-device", "--warmup=0")
+    assert (found["iteration"], found["device"], found["warmup"]) == (2, "null-device", 0)
+    assert found["counts"] == {"forward": 2, "backward": 0}
+    assert "batch.json: backward true, exec_mode discrete; what" in capsys.readouterr().err
+
+
+def test_batch_files_of_a_folder_share_the_options_of_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "configs"
+    folder.mkdir()
+    (folder / "batch.json").write_text(json.dumps(BATCH))
+    assert main(["-c", str(folder), "-d", "null", "-i", "2", "-o", str(tmp_path / "out")]) == 0
+    (written,) = tmp_path.glob("out_*.json")
+    assert len(lines_of(written)[1]["metric"]["forward"]["measure.time"]) == 2
+    said = "are ignored: options of the command line apply to all files of a folder"
+    assert said in capsys.readouterr().err
+
+
+def test_run_config_uses_the_run_options_of_a_batch() -> None:
+    (result,) = run_config(BATCH, say=lambda line: None)
+    assert [len(metric["measure.time"]) for metric in result.metric.values()] == [7, 0]
+    (result,) = run_config(BATCH, say=lambda line: None, iteration=1)
+    assert [len(metric["measure.time"]) for metric in result.metric.values()] == [1, 0]

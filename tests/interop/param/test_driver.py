@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from opmark.api.show import show
 from opmark.errors import UserError
 from opmark.interop.param import driver
 from opmark.interop.param.command import main
+from opmark.schema import Record
 
 
 def test_the_data_sets_are_those_of_param() -> None:
@@ -88,6 +90,46 @@ def test_a_point_that_fails_is_a_line(
     out = capsys.readouterr().out
     assert re.search(r"^2000000000, 4096, 3, 16: oom: ", out, re.MULTILINE), out
     assert re.search(r"^ +100, ", out, re.MULTILINE)
+
+
+def test_each_row_is_printed_as_it_is_measured(
+    small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[str] = []
+    usual = driver._DriverRows.add
+
+    def add(self: driver._DriverRows, record: Record) -> None:
+        usual(self, record)
+        seen.append(capsys.readouterr().out)
+
+    monkeypatch.setattr(driver._DriverRows, "add", add)
+    assert main(["driver", "--warmups", "1", "--steps", "3", "--device", "cpu", "gemm", "-d", "C"]) == 0
+    assert re.search(r"^ +(16|32), +8, +4, .*$", seen[0], re.MULTILINE), seen
+    assert re.fullmatch(r" +(16|32), +8, +4, .*\n", seen[1]), seen
+
+
+@pytest.mark.parametrize("records", [0, 1])
+def test_an_interruption_says_what_is_stored(
+    records: int, small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = driver._DriverRows.add
+
+    def add(self: driver._DriverRows, record: Record) -> None:
+        usual(self, record)
+        raise KeyboardInterrupt
+
+    def start(self: driver._DriverRows, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    name, stop = ("add", add) if records else ("start", start)
+    monkeypatch.setattr(driver._DriverRows, name, stop)
+    assert main(["driver", "--warmups", "1", "--steps", "3", "--device", "cpu", "gemm", "-d", "C"]) == 130
+    err = capsys.readouterr().err
+    if records:
+        assert re.search(rf"^interrupted\nstored as run {show().run.id} in ", err, re.MULTILINE), err
+        assert len(show().records) == 1
+    else:
+        assert "interrupted before the first record: nothing was stored" in err
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from opmark.interop.param.exporter import DEFAULT_OPTIONS
 from opmark.interop.param.importer import PARAM, keep_specs
 from opmark.plugin import registry
 from opmark.runner.workload_source import read_source
@@ -241,11 +242,35 @@ def test_an_id_twice_in_a_batch_file_is_a_problem_with_its_place() -> None:
     assert "`'0'` is used twice" in problem.message
 
 
-def test_the_device_of_a_batch_file_is_ignored_with_a_note() -> None:
+def test_what_only_param_uses_of_run_options_is_noted() -> None:
     (note,) = read(batch()).notes
-    assert "`'cuda'`" in note
-    assert "`opmark param -d`" in note
-    assert read(batch(run_options={"device": "cpu"})).notes == ()
+    assert note == "`run_options`: `device` is ignored: `opmark param -c FILE` uses all of them"
+    assert read(batch(run_options={"device": "cpu", "op_exec_mode": "discrete"})).notes == ()
+    options = {"device": "cuda", "op-exec-mode": "OpExecutionMode.CONTINUOUS", "warmup": 5}
+    (note,) = read(batch(run_options=options)).notes
+    assert "`device`, `op_exec_mode` are ignored" in note
+    with keep_specs():
+        assert read(batch()).notes == ()
+    with keep_specs(in_folder=True):
+        (note,) = read(batch()).notes
+        assert "`device`, `warmup`, `iteration` are ignored: options of the command line apply" in note
+
+
+def test_run_options_that_nothing_uses_are_named_with_the_reason() -> None:
+    """All of PARAM's names are known; those with its defaults need no note."""
+    defaults = {**DEFAULT_OPTIONS, "pass_type": "forward", "op_exec_mode": "discrete"}
+    assert read(batch(run_options=defaults)).notes == ()
+    options = {**defaults, "run_ncu": True, "ncu-warmup": 7, "out_stream": "x", "stop_op_run_id": "torch.add|1|2|1"}
+    assert set(read(batch(run_options=options)).notes) == {
+        "`run_options`: `run_ncu`, `ncu_warmup` are ignored: --ncu and --nsys of the command line run profilers",
+        "`run_options`: `out_stream` is ignored: -o PREFIX of the command line names the result file",
+        "`run_options`: `stop_op_run_id` is ignored: -r and -s of the command line choose cases",
+    }
+    notes = read(batch(run_options={"warm_up": 5, "colour": "red"})).notes
+    assert notes == (
+        "`run_options.warm_up` is not known and is ignored; did you mean `warmup`?",
+        "`run_options.colour` is not known and is ignored",
+    )
 
 
 def test_specs_of_a_file_can_be_kept_as_they_are() -> None:

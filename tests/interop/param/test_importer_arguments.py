@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from param_runs import GENERATOR, number, op
 
 from opmark.catalogue.expansion import expand
+from opmark.interop.param import run_config
 from opmark.interop.param.importer import PARAM
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Entry, Imported, Workload
@@ -96,6 +100,37 @@ def test_every_element_type_of_ours_goes_by_its_own_name() -> None:
 def test_tensors_of_whole_numbers_are_noted() -> None:
     assert "0 to 9" in " ".join(read([tensor(4, dtype="long")]).notes)
     assert read([tensor(4, dtype="long", low=0, high=3), tensor(4), tensor(4, dtype="bool")]).notes == ()
+
+
+def long(*shape: int, **more: Any) -> dict[str, Any]:
+    return tensor(*shape, dtype="long", requires_grad=False, **more)
+
+
+@pytest.mark.parametrize(
+    ("name", "build", "args"),
+    [
+        ("torch.nn.EmbeddingBag", {"args": [number(1000), number(8)]}, [long(64), long(4)]),
+        ("torch.nn.EmbeddingBag", {"args": [], "kwargs": {"num_embeddings": number(1000), "embedding_dim": number(8)}},
+         [long(64), long(4)]),
+        ("torch.nn.functional.embedding_bag", None, [long(64), tensor(1000, 8), long(4)]),
+    ],
+)  # fmt: skip
+def test_embedding_of_plain_whole_numbers_says_how_to_make_indices_and_offsets(
+    name: str, build: dict[str, Any] | None, args: list[dict[str, Any]]
+) -> None:
+    """The README's `embedding(input, offset)`; what the note says to write works."""
+    config = op(args, list(args), build_data_generator=GENERATOR)
+    config["config"][0] |= {"build": [build]} if build else {}
+    (note,) = [note for note in PARAM.read(Path("c.json"), {name: config}, 0).notes if "offsets" in note]
+    assert note.startswith(f"`{name}`: ")
+    indices, offsets = (json.loads(f"{{{text}}}") for text in re.findall(r'`("low".*?)`', note))
+    assert (indices, offsets) == ({"low": 0, "high": 1000}, {"low": 0, "high": 64, "values": "offsets"})
+    first, *between, last = args
+    config["config"][0]["input"] = [{"args": [first | indices, *between, last | offsets]}]
+    found = PARAM.read(Path("c.json"), {name: config}, 0)
+    assert not [note for note in found.notes if "offsets" in note]
+    (result,) = run_config({name: config}, say=lambda line: None)
+    assert result.error is None, result.error
 
 
 RANGES = [

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import enum
 import io
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from param_runs import ADD, Command, number, op, tensor
+from rich.console import Console
 
-from opmark.errors import OpmarkError, UnknownName, UserError
+from opmark.api.compare import compare
+from opmark.api.runs import runs as stored_runs
+from opmark.api.show import show
+from opmark.errors import OpmarkError, UserError
 from opmark.interop.param import plugin
 from opmark.interop.param.importer import PARAM
 from opmark.interop.param.lib import pytorch as lib_pytorch
 from opmark.interop.param.lib.config import BenchmarkConfig, make_op_config
 from opmark.interop.param.lib.data import DataGenerator, data_generator_map, register_data_generator
+from opmark.interop.param.lib.generator import IterableList, ListProduct, TableProduct, full_range
 from opmark.interop.param.lib.init_helper import get_logger, init_logging, load_modules
 from opmark.interop.param.lib.iterator import (
     ConfigIterator,
@@ -37,15 +47,23 @@ from opmark.interop.param.lib.pytorch.config_util import (
     OpExecutionMode,
     create_bench_config,
     create_op_args,
+    create_op_info,
     create_type,
     get_benchmark_options,
     param_options,
 )
 from opmark.interop.param.lib.pytorch.op_executor import OpExecutor
+from opmark.interop.param.lib.pytorch.timer import Timer
+from opmark.interop.param.lib.timer import Timer as TimerOf2021
 from opmark.interop.param.options import ParamOptions
 from opmark.interop.param.results import read
 from opmark.interop.param.workloads import pytorch as workloads_pytorch
+from opmark.interop.param.workloads.pytorch import native_basic_ops
+from opmark.report.console.records import print_records
 from opmark.runner.workload_source import read_source
+from opmark.schema.case import PLUGIN_OPERATOR
+
+load_modules(workloads_pytorch)
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +103,49 @@ def test_the_example_run_op() -> None:
         assert {name: len(values) for name, values in metrics.items()} == {
             "warmup.time": 1, "warmup.gpu.memory": 1, "measure.time": 1, "measure.gpu.memory": 1,
         }  # fmt: skip
+
+
+def test_the_example_run_op_split_table_batched_embeddings() -> None:
+    """The steps of PARAM's second example; fbgemm's PoolingMode, which it imports, is an IntEnum."""
+    pooling_mode = enum.IntEnum("PoolingMode", {"SUM": 0, "MEAN": 1})
+    load_modules(lib_pytorch)
+    load_modules(workloads_pytorch)
+    op_name = "SplitTableBatchedEmbeddingBagsCodegen"
+    op_info = create_op_info()
+    op_info["input_data_generator"] = "SplitTableBatchedEmbeddingBagsCodegenInputDataGenerator"
+    run_options = {**options(), "pass_type": ExecutionPass.BACKWARD}
+    op_config = make_op_config(op_name, op_info, run_options["device"])
+    assert op_config is not None
+    sizes = {"num_tables": 1, "rows": 100, "dim": 8, "batch_size": 4, "pooling_factor": 5}
+    specs = [{"type": "int", "name": name, "value": value} for name, value in sizes.items()]
+    specs += [{"type": "bool", "name": "weighted", "value": True}, {"type": "str", "value": "fp16"}]
+    spec = create_op_args(specs, {"optimizer": {"type": "str", "value": "sgd"}})
+    args, kwargs = op_config.input_data_generator().get_data(spec, run_options["device"])
+    op_config.op.build(1, 100, 8, pooling_mode.SUM, True, "fp16", "sgd")
+    executor = OpExecutor(op_name, op_config.op, run_options)
+    assert [len(metric["measure.time"]) for metric in executor.run(args, kwargs, "0:0:0").values()] == [1, 1]
+    with pytest.raises(UserError, match="InputDataGenerator"):
+        executor.run(["20 int64"], {}, "0:0:0")
+    op_config.op.cleanup()
+    with pytest.raises(UserError, match="expected a build"):
+        executor.run(args, kwargs, "0:0:0")
+
+
+def test_the_iterator_of_lookups_is_a_class() -> None:
+    build = {"args": [number(n) for n in (1, 100, 8, 0, 0, 0)]}
+    lookups = {"args": [number(4), {**number(0), "value": [5, 7, 2], "__range__": ["value"]}]}
+    kind = config_iterator_map["SplitTableBatchedEmbeddingBagsCodegenInputIterator"]
+    points = dict(kind({"build": build, "input": [lookups]}, "input", "cpu"))
+    assert {point_id: spec["args"][4]["value"] for point_id, spec in points.items()} == {"0_0": 5, "0_1": 7}
+
+
+def test_the_operators_of_param_are_registered_and_called_by_opmark_itself() -> None:
+    assert {"torch.add", "torch.add_", "torch.nn.Linear", "pytorch.model.resnet"} <= set(op_map)
+    assert {*native_basic_ops.unary_ops, *native_basic_ops.callable_ops, *native_basic_ops.buildable_ops} <= set(op_map)
+    with pytest.raises(ValueError, match=r"torch\.add"):
+        register_operator("torch.add", op_map["torch.add"])
+    (entry,) = PARAM.read(Path("c.json"), {"torch.add": op([tensor(4), tensor(4)])}, 0).entries
+    assert (entry.op, entry.build) == ("torch.add", None)
 
 
 def test_an_operator_that_is_built_first_and_tensors_of_torch() -> None:
@@ -142,8 +203,10 @@ def test_run_options() -> None:
     assert (found.warmup, found.backward, found.exec_mode) == (3, True, "continuous")
     hyphens = param_options({"pass-type": "ExecutionPass.BACKWARD", "op-exec-mode": OpExecutionMode.DISCRETE})
     assert (hyphens.backward, hyphens.exec_mode) == (True, "discrete")
-    with pytest.raises(UnknownName, match="backwards"):
+    with pytest.raises(UserError, match=r"`pass_type`: .*backwards"):
         param_options({"pass_type": "backwards"})
+    with pytest.raises(UserError, match=r"`warmup`: expected a whole number of at least 0, got `-1`"):
+        param_options({"warmup": -1})
     with pytest.raises(UserError, match="run_ncu"):
         param_options({"run_ncu": True})
 
@@ -156,6 +219,42 @@ def test_iterators_as_classes() -> None:
     assert remove_meta_attr(spec) == {"args": [{"type": "int", "value": [1, 2]}]}
     with pytest.raises(UserError):
         list(RangeConfigIterator({"input": [{"args": [{"type": "int", "__range__": ["value"]}]}]}, "input", "cpu"))
+
+
+alternatives = st.one_of(
+    st.builds(full_range, st.integers(0, 3), st.integers(0, 3)),
+    st.builds(IterableList, st.lists(st.text(), max_size=3)),
+)
+constants = st.integers() | st.lists(st.integers(), max_size=2)
+
+
+@given(st.lists(alternatives | constants | st.lists(alternatives, max_size=2).map(ListProduct), max_size=3))
+def test_products_have_all_combinations_with_the_last_fastest_and_can_be_repeated(items: list[Any]) -> None:
+    kinds = (range, IterableList, ListProduct)
+    expected = [list(values) for values in product(*(item if isinstance(item, kinds) else [item] for item in items))]
+    whole = ListProduct(items)
+    assert list(whole) == list(whole) == expected
+    table = TableProduct({f"key{i}": item for i, item in enumerate(items)})
+    assert [list(found.values()) for found in table] == expected
+    assert list(ListProduct([0, table])) == [[0, dict(zip(table.table, values, strict=True))] for values in expected]
+
+
+def test_both_timers_of_param() -> None:
+    timer = Timer("cpu")
+    timer.start()
+    timer.stop()
+    assert timer.elapsed_time_ms() == 1e3 * timer.elapsed_time_sec() >= 0
+    with TimerOf2021("cpu") as context:
+        pass
+    assert context.elapsed_time() == context.end_time - context.start_time >= 0
+
+
+def test_a_timer_waits_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[str] = []
+    monkeypatch.setattr("opmark.interop.param.lib.pytorch.timer.resolve", lambda name: lambda: waited.append(name))
+    with Timer("cuda:1"):
+        assert len(waited) == 1
+    assert waited == 2 * ["torch.cuda.synchronize"]
 
 
 def test_helpers_that_scripts_for_param_import() -> None:
@@ -267,6 +366,41 @@ OWN = {
 }
 
 
+KINDS = """
+import torch
+from opmark.interop.param.lib.operator import register_operators
+from opmark.interop.param.lib.pytorch.operator_impl import BuildableOp, CallableOp, TorchScriptOp, UnaryOp
+
+register_operators({
+    "mine.unary": UnaryOp("mul_"),
+    "mine.callable": CallableOp(torch.softmax),
+    "mine.buildable": BuildableOp(torch.nn.Linear),
+    "aten::sub": TorchScriptOp("aten::sub"),
+})
+"""
+
+
+def test_each_kind_of_operator_that_a_workload_of_param_registers(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / "kinds.py"
+    path.write_text(KINDS)
+    schema = "aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+    built = {"build_data_generator": "PyTorch:DefaultDataGenerator"}
+    config = {
+        "mine.unary": op([tensor(4, 4), number(1)]),
+        "mine.callable": op([tensor(4, 4), number(1)]),
+        "mine.buildable": op([tensor(4, 8)], **built),
+        "aten::sub": op([tensor(4), tensor(4), number(2)], **built),
+    }
+    config["mine.buildable"]["config"][0]["build"] = [{"args": [number(8), number(2)]}]
+    config["aten::sub"]["config"][0]["build"] = [{"args": [{"type": "str", "value": schema}]}]
+    ran = Command(tmp_path)(config, "-d", "cpu", "-b", "--plugin", str(path), "--db", str(tmp_path / "x.db"))
+    assert ran.code == 0, ran.lines
+    counts = {line["op_name"]: [len(part["measure.time"]) for part in line["metric"].values()] for line in ran.cases}
+    assert counts == {"mine.unary": [1, 0], "mine.callable": [1, 1], "mine.buildable": [1, 1], "aten::sub": [1, 1]}
+    assert "works in place" in ran.cases[0]["opmark"]["backward"]["reason"]
+
+
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
     path = tmp_path / "mine.py"
@@ -287,6 +421,29 @@ def test_a_plugin_file_without_packaging(mine: Path, tmp_path: Path) -> None:
     assert [line["opmark"]["forward"]["bytes"] for line in ran.cases[:3]] == [2 * 4 * 64, 2 * 4 * 16, 2 * 4 * 16]
     (module,) = plugin._LOADED.values()
     assert module.MADE == []
+
+
+def test_tables_name_an_operator_of_a_user_as_it_is_registered(
+    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    db = tmp_path / "x.db"
+    for name in ("one", "two"):
+        prefix = str(tmp_path / name)
+        assert Command(tmp_path).code(
+            OWN, "-d", "cpu", "-i", "2", "--db", str(db), "--plugin", str(mine), "-o", prefix) == 0  # fmt: skip
+    table = capsys.readouterr().out
+    runs = [run.id for run in stored_runs(db=db)]
+    print_records(show(runs[0], db=db).records, Console(width=200))
+    shown = capsys.readouterr().out
+    for text in (table, shown):
+        assert re.search(r'^mine\.scale +\(3, \{"tuple":\[1\]\}\)\(Square \{"size": 8\}\) ', text, re.MULTILINE), text
+        assert re.search(r'^torch\.exp +Square \{"size": 4\} ', text, re.MULTILINE)
+        assert "PluginOperator" not in text
+    compared = compare(runs[0], runs[1], db=db)
+    assert {pair.op for pair in compared.pairs} == {"mine.scale", "torch.exp", "torch.neg"}
+    # The stored case still says what a worker has to load.
+    assert {record.task.case.op for record in show(runs[0], db=db).records} == {PLUGIN_OPERATOR, "torch.neg"}
 
 
 @pytest.mark.parametrize(
@@ -330,7 +487,7 @@ def test_an_operator_of_a_user_with_described_tensors(mine: Path) -> None:
     plugin.load_plugin(mine)
     config = {"mine.scale": op([tensor(4, 4)])}
     (entry,) = PARAM.read(Path("c.json"), config, 0).entries
-    assert (entry.op, entry.args) == (plugin.PLUGIN_OPERATOR, ["4x4 float32 0..1"])
+    assert (entry.op, entry.args) == (PLUGIN_OPERATOR, ["4x4 float32 0..1"])
     assert entry.build == {"args": ["mine.scale", {"value": [str(mine)]}, {"value": None}, {"value": None}]}
 
 

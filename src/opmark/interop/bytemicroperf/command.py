@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from opmark.analysis.rows import Row, rows_of_records
-from opmark.api.result import machine_facts, open_store, storage_line
+from opmark.api.result import interruption_line, machine_facts, open_store, storage_line
 from opmark.api.run import run
 from opmark.errors import UserError
 from opmark.interop.bytemicroperf.machine import ChipLookup, apply_placement, fit_ranks, make_chip_lookup, most_ranks
@@ -202,7 +202,10 @@ class _MicroPerfSession:
     backend: str
     reports: Reports
     talk: MicroPerfLog
+    run_id: str = ""
+    """The run that goes on now."""
     runs: list[str] = field(default_factory=list)
+    """Runs that have a record in the store."""
     journals: dict[Path, None] = field(default_factory=dict)
     """Journals that hold something of the runs, because their store could not be written."""
     records: list[Record] = field(default_factory=list)
@@ -214,11 +217,12 @@ class _MicroPerfSession:
             for part in group_items(choice.items, v1=self._v1):
                 self._run_part(part)
         except KeyboardInterrupt:
-            self.talk.always("interrupted: the reports hold the cases that were measured")
+            self.talk.always(interruption_line(self.runs, None, "the reports hold the cases that were measured"))
             return 130
         finally:
             self.reports.write()
-            self._conclude()
+            self._name_reports()
+        self._say_where_stored()
         if self.refused and not self.runs:
             raise next(iter(self.refused.values()))
         for names, error in self.refused.items():
@@ -250,12 +254,11 @@ class _MicroPerfSession:
             processes=1,
             timeout=_TIMEOUT,
             threads=self.options.threads or (),
-            on_start=lambda run, plan, done: self.reports.start(run),
+            on_start=lambda run, plan, done: self._start(run),
             on_record=self._record,
             say=self.talk.info,
             **sampling,
         )
-        self.runs.append(result.run.id)
         self.journals.update(dict.fromkeys(result.journals))
 
     def _quantities(self, kind: Kind) -> list[str]:
@@ -269,7 +272,13 @@ class _MicroPerfSession:
             return ["latency"]
         return ["event_time"] if self.options.disable_profiling else ["device_time", "latency"]
 
+    def _start(self, run: Run) -> None:
+        self.reports.start(run)
+        self.run_id = run.id
+
     def _record(self, record: Record) -> None:
+        if not record.untried and self.run_id not in self.runs:
+            self.runs.append(self.run_id)
         self.reports.add(record)
         self.records.append(record)
         line = _line(record, v1=self._v1)
@@ -278,11 +287,13 @@ class _MicroPerfSession:
         else:
             self.talk.warning(line)
 
-    def _conclude(self) -> None:
+    def _name_reports(self) -> None:
         if self.reports.written:
             files = count_noun(len(self.reports.written), "file")
             first = next(iter(self.reports.written.values()))
             self.talk.info(f"{files} in {self.options.report_dir}, as {first}")
+
+    def _say_where_stored(self) -> None:
         if self.runs:
             where = storage_line(self.runs, None, tuple(self.journals))
             if self.journals:

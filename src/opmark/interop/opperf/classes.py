@@ -12,7 +12,7 @@ from typing import Any
 from opmark.api.requests import talk
 from opmark.errors import OpmarkError, nearest
 from opmark.interop.opperf.class_inputs import CLASSES, INITIALIZER, Class, class_meaning, complete_inputs
-from opmark.interop.opperf.measurement import CPU, measure, print_doubt, show_command
+from opmark.interop.opperf.measurement import CPU, brief_reason, measure, print_doubt, show_command
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Caution, Entry, Record
 from opmark.schema.options import PathLike
@@ -53,7 +53,7 @@ class MXNetOperatorBenchmarkBase:
         """Measure the operator; raise OpmarkError with the reason if this is not possible."""
         run_all([self])
         if not self.results:
-            raise OpmarkError(f"{self.of.name}: {self.failure}", "`opmark show` shows the record")
+            raise OpmarkError(f"{self.of.name}: {brief_reason(self.failure)}", "`opmark show` shows the record")
 
     def print_benchmark_results(self) -> None:
         for name, seconds in self.results.items():
@@ -177,7 +177,7 @@ def run_classes(names: Sequence[str], ctx: Any, inputs: Mapping[str, Any], **set
     for one in benchmarks:
         one.print_benchmark_results()
         if not one.results:
-            talk(f"{one.of.name} was not measured: {one.failure}")
+            talk(f"{one.of.name} was not measured: {brief_reason(one.failure)}")
     return [one.get_benchmark_results() for one in benchmarks]
 
 

@@ -164,7 +164,7 @@ def _write(
 def _print_remarks(lines: Sequence[OpperfResult], result: Any) -> None:
     from opmark.api.requests import talk
     from opmark.interop.opperf.exporter import groups
-    from opmark.interop.opperf.measurement import print_doubts_of_file
+    from opmark.interop.opperf.measurement import brief_reason, print_doubts_of_file
     from opmark.units import count_noun
 
     if result is not None:
@@ -174,7 +174,8 @@ def _print_remarks(lines: Sequence[OpperfResult], result: Any) -> None:
         print_doubts_of_file(lines, result)
     for line in lines:
         for failure in line.failed:
-            talk(f"{line.name} {line.format_inputs()} {failure['phase']}: {failure['status']}: {failure['reason']}")
+            reason = brief_reason(failure["reason"])
+            talk(f"{line.name} {line.format_inputs()} {failure['phase']}: {failure['status']}: {reason}")
 
 
 def _split(values: Sequence[str]) -> list[str]:
@@ -191,6 +192,7 @@ class ProgressLine:
     def __init__(self) -> None:
         self._total = self._done = self._before = 0
         self._run = ""
+        self._stored_runs: list[str] = []
         self._began = self._printed = time.monotonic()
         self._is_terminal = sys.stderr.isatty()
 
@@ -198,11 +200,13 @@ class ProgressLine:
         self._run = run.id
         self._total = len(done) + len(plan.tasks) + len(plan.skipped)
         self._done = self._before = len(done)
+        self._stored_runs = [run.id] if done else []
         self._began = time.monotonic()
         self.say(f"{count_noun(self._total - self._done, 'measurement')}; Ctrl-C stops, --resume continues")
 
     def advance(self, record: Record) -> None:
         self._done += 1
+        self._stored_runs = self._stored_runs if record.untried else [self._run]
         if self._is_terminal:
             self._print("\r" + self._line(record).ljust(_WIDTH), end="")
         elif time.monotonic() - self._printed > _SECONDS:
@@ -217,15 +221,13 @@ class ProgressLine:
             self._print("\r" + " " * _WIDTH + "\r", end="")
 
     def report_interruption(self, db: Path | None) -> None:
-        from opmark.api.result import storage_line
+        from opmark.api.result import interruption_line
 
-        if self._done:
-            self.say(
-                f"interrupted: {self._done} of {self._total} {storage_line([self._run], db)}; the same command with "
-                f"--resume continues, `opmark export {self._run} -f opperf-json -o FILE` writes these results"
-            )
-        else:
-            self.say("interrupted before the first record: nothing was stored")
+        advice = (
+            f"{self._done} of {self._total} are measured; the same command with --resume goes on, `opmark export "
+            f"{self._run} -f opperf-json -o FILE` writes these results"
+        )
+        self.say(interruption_line(self._stored_runs, db, advice))
 
     def _line(self, record: Record) -> str:
         spent, made = time.monotonic() - self._began, max(1, self._done - self._before)

@@ -10,7 +10,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -61,8 +61,12 @@ class OpperfResult:
         return {"inputs": self.inputs, **self.numbers, **{key: value for key, value in about.items() if value}}
 
     def format_inputs(self) -> str:
-        """Return the inputs as a dictionary of Python, with shapes as tuples."""
-        return str({key: _tuple(value) for key, value in self.inputs.items()})
+        """Return the inputs as text."""
+        return str(self.inputs_with_tuples())
+
+    def inputs_with_tuples(self) -> dict[str, Any]:
+        """Return the inputs with shapes as tuples, as `run_performance_test` takes them."""
+        return {key: _tuple(value) for key, value in self.inputs.items()}
 
 
 def profiler_of(results: Results) -> Profiler:
@@ -237,6 +241,18 @@ def document(found: Iterable[OpperfResult]) -> dict[str, list[dict[str, Any]]]:
     for line in found:
         whole.setdefault(line.name, []).append(line.result())
     return whole
+
+
+def lines_in(whole: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[OpperfResult]:
+    """Return the results of a dictionary that `document` made, or opperf."""
+    known = {item.name for item in fields(OpperfResult)} - {"name", "numbers"}
+    found = []
+    for name, results in whole.items():
+        for result in results:
+            numbers = {key: value for key, value in result.items() if key not in known}
+            about = {key: value for key, value in result.items() if key in known and key != "inputs"}
+            found.append(OpperfResult(name, dict(result.get("inputs", {})), numbers, **about))
+    return found
 
 
 def json_text(found: Iterable[OpperfResult]) -> str:

@@ -46,6 +46,16 @@ def print_doubt(what: str, codes: Iterable[str], command: str) -> None:
     talk(f"{what} to be doubted: {', '.join(kinds)}{worthless}{more}")
 
 
+_MOST_LETTERS = 200
+
+
+def brief_reason(reason: str) -> str:
+    """Return the first line of a reason for a message: the error of a compiler may have tens of kilobytes."""
+    first = reason.strip().partition("\n")[0][:_MOST_LETTERS].rstrip()
+    left = len(reason.strip()) - len(first)
+    return f"{first} ... ({left} more characters are in the record)" if left else first
+
+
 def print_doubts_by_operator(lines: Iterable[OpperfResult], result: Result) -> None:
     by_name: dict[str, list[OpperfResult]] = {}
     for line in lines:

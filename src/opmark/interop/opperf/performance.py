@@ -276,12 +276,18 @@ def _suite() -> tuple[Entry, ...]:
     return tuple(suite("opperf").cases)
 
 
+@cache
+def _named_suite() -> tuple[tuple[Entry, list[str]], ...]:
+    """Return the entries of the suite, each with opperf's names of it."""
+    return tuple((entry, names_of(entry.op, [entry.source])) for entry in _suite())
+
+
 def part_of_suite(request: SuiteRequest) -> SuitePart:
     """Select entries of the suite; raise UserError if nothing is left."""
     _check(request)
     part = SuitePart()
-    for entry in _suite():
-        names = request.select_names(entry.op, names_of(entry.op, [entry.source]))
+    for entry, all_names in _named_suite():
+        names = request.select_names(entry.op, all_names)
         if names:
             part.names.update(names)
             _add(part, entry, names, request)
@@ -289,6 +295,25 @@ def part_of_suite(request: SuiteRequest) -> SuitePart:
         selection = ", ".join([*request.ops, *request.categories])
         raise UserError(f"the suite has no operator for {selection}", "`opmark opperf --list` lists them by category")
     return part
+
+
+def has_backward(name: str) -> bool:
+    """Whether the suite measures the backward pass of an operator of opperf."""
+    return any(set(_BACKWARD) & set(entry.phases) for entry, names in _named_suite() if name in names)
+
+
+def default_inputs(name: str, *, large: bool = False) -> list[dict[str, Any]]:
+    """Return the inputs of the suite for an operator, in opperf's words, with shapes as tuples; none if there are no
+    words for them."""
+    part = part_of_suite(SuiteRequest(large=large, ops=[name]))
+    found: dict[str, dict[str, Any]] = {}
+    for entry in part.entries:
+        for case in _cases(entry):
+            inputs, other_words = inputs_of(name, case)
+            if not other_words:
+                line = OpperfResult(name, inputs)
+                found.setdefault(line.format_inputs(), line.inputs_with_tuples())
+    return list(found.values())
 
 
 def operators_without_benchmark() -> list[str]:

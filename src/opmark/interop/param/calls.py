@@ -13,6 +13,7 @@ from opmark.interop.param.arguments import (
     Draw,
     Misfit,
     find_odd,
+    is_whole,
     parts,
     quote,
     tensors_of,
@@ -20,13 +21,13 @@ from opmark.interop.param.arguments import (
 )
 from opmark.interop.param.expansion import table_build
 from opmark.interop.param.lib.data import data_generator_map
-from opmark.interop.param.lib.operator import op_map
+from opmark.interop.param.lib.operator import user_operator
 from opmark.interop.param.lib.pytorch.data_impl import DefaultDataGenerator
 from opmark.interop.param.plugin import plugin_entry
 from opmark.plugin import Operator
 from opmark.schema import Entry
 from opmark.schema.arguments import WEIGHTS, placeholders, tensors
-from opmark.schema.tensor import is_float
+from opmark.schema.tensor import DTYPES, is_float
 
 MODELS = {
     "pytorch:alex_net": "opmark.interop.param.library:AlexNet",
@@ -151,7 +152,7 @@ def _argument_name(text: str) -> str:
 # fbgemm's SplitTableBatchedEmbeddingBagsCodegen of PARAM as an operator of the catalogue.
 
 BAGS = "SplitTableBatchedEmbeddingBagsCodegen"
-_TABLE_NAMES = (BAGS, "split_table_batched_embedding_bags", "split_table_batched_embeddings_ops")
+TABLE_NAMES = (BAGS, "split_table_batched_embedding_bags", "split_table_batched_embeddings_ops")
 NOTE = (
     "SplitTableBatchedEmbeddingBagsCodegen: torch's embedding_bag runs over the tables, and fbgemm beside it where "
     "fbgemm_gpu is installed; a backward pass computes the gradient, and the optimizer step is a separate operator "
@@ -198,6 +199,10 @@ def operator_and_params(build: ParamCall | None, given: ParamCall) -> tuple[str,
 
 DRAWN = "values were drawn with seed {seed}; each entry holds the drawn values"
 INTEGERS = "tensors of whole numbers hold 0 to 9, because negative ones fail as indices; `low` and `high` change that"
+LOOKUPS = (
+    '`{op}`: whole numbers from 0 to 9 are no offsets, and seldom the right indices; write `"low": 0, "high": {rows}` '
+    'into the tensor of indices, and `"low": 0, "high": {indices}, "values": "offsets"` into that of offsets'
+)
 UNBUILT = "`{op}` is a function, so that its `build` is ignored"
 TRAINING = "modules run in training mode, as in PARAM"
 ALL_FIXED = (
@@ -230,11 +235,15 @@ class Calls:
     def __init__(self, file: str, name: str, operator: Operator, generators: tuple[Any, Any], seed: int) -> None:
         self._file, self._name, self._operator, self._seed = file, name, operator, seed
         self._build_generator, self._input_generator = generators
-        self._op = name if name in op_map else operator_name(name)
+        own = user_operator(name)
+        self._op = name if own else operator_name(name)
         # An operator or a generator of a user runs in the worker alone.
-        self._items = [op_map[name]] if name in op_map else []
+        self._items: list[Any] = [own] if own else []
+        in_place = works_in_place(name) if own is None else getattr(own, "works_in_place", False)
+        self._why_forward_only = IN_PLACE.format(op=name) if in_place else ""
         self._items += [generator for generator in generators if _makes_tensors(generator)]
-        self._tables = name in _TABLE_NAMES
+        self._tables = name in TABLE_NAMES
+        self._explains_lookups = False
         self.notes: dict[str, None] = {NOTE: None} if self._tables else {}
 
     def build(self, build_id: str, spec: Any, ids: str) -> OperatorBuild:
@@ -245,7 +254,7 @@ class Calls:
         self._note_draws(draw)
         if any(True for node in (call.args, call.kwargs) for _ in tensors(node, "")):
             raise Misfit("", "opmark takes no tensors in a build", "give sizes in the build, and tensors in the input")
-        if is_function(self._name) and not self._name.startswith("aten::") and self._name not in op_map:
+        if is_function(self._name) and not self._name.startswith("aten::") and not user_operator(self._name):
             self.notes[UNBUILT.format(op=self._name)] = None
             return OperatorBuild(build_id, spec, None)
         return OperatorBuild(build_id, spec, call)
@@ -255,12 +264,15 @@ class Calls:
         draw, source = self._draw(ids), f"{self._file}#{self._name}|{ids}"
         if _makes_tensors(self._input_generator):
             given = _generator_and_spec(self._input_generator, spec)
-            return CallPoint(plugin_entry(self._op, self._items, source, build=self._build_of(built), given=given))
+            entry = plugin_entry(self._op, self._items, source, build=self._build_of(built), given=given)
+            return CallPoint(entry, self._why_forward_only)
         call = _generate(self._input_generator, spec, draw)
         self._note_draws(draw)
+        if draw.integers and "embedding" in self._name.lower():
+            self._note_lookups(built, call)
         if self._items:
-            arguments = {"args": call.args, "kwargs": call.kwargs}
-            return CallPoint(plugin_entry(self._op, self._items, source, build=self._build_of(built), **arguments))
+            entry = plugin_entry(self._op, self._items, source, build=self._build_of(built), **call._asdict())
+            return CallPoint(entry, self._why_forward_only)
         if self._tables:
             op, params = operator_and_params(built.call, call)
             return CallPoint(Entry(op, params, source=source))
@@ -270,8 +282,6 @@ class Calls:
         if is_class(made.op):
             self.notes[TRAINING] = None
         wrt, forward_only = self._gradients(spec, made) if draw.has_fixed else ([], "")
-        if works_in_place(self._name):
-            forward_only = IN_PLACE.format(op=self._name)
         entry = Entry(
             made.op,
             _escape_braces(made),
@@ -281,7 +291,7 @@ class Calls:
             build=made.build,
             source=source,
         )
-        return CallPoint(entry, forward_only)
+        return CallPoint(entry, self._why_forward_only or forward_only)
 
     def _build_of(self, built: OperatorBuild) -> Any:
         """Return the build of an operator that a user wrote, or that has a generator of a user."""
@@ -319,6 +329,19 @@ class Calls:
             self.notes[ALL_FIXED.format(op=self._name)] = None
             return [], NO_GRADIENT
         return wrt, ""
+
+    def _note_lookups(self, built: OperatorBuild, call: ParamCall) -> None:
+        """Say how indices and offsets are written, with the sizes of the first such call of the operator."""
+        if self._explains_lookups:
+            return
+        self._explains_lookups = True
+        specs = [spec for node in (call.args, call.kwargs) for _, spec in tensors(node, "")]
+        whole = [spec.elements for spec in specs if DTYPES[spec.dtype].kind == "int"]
+        tables = [spec.shape[0] for spec in specs if is_float(spec.dtype) and len(spec.shape) == 2]
+        made = built.call or ParamCall([], {})
+        sizes = [made.kwargs.get("num_embeddings"), *made.args[:1], *tables]
+        rows = next((size for size in sizes if is_whole(size)), "ROWS")
+        self.notes[LOOKUPS.format(op=self._name, rows=rows, indices=max(whole))] = None
 
     def _draw(self, ids: str) -> Draw:
         return Draw(f"{self._seed}|{self._name}|{ids}")

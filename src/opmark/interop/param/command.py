@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opmark.errors import UserError
-from opmark.interop.param.options import parser
+from opmark.interop.param.options import may_be_batch, parser
 from opmark.interop.visible_devices import set_variables
 
 if TYPE_CHECKING:
@@ -53,7 +55,25 @@ def main(arguments: Sequence[str]) -> int:
     from opmark.interop.param.profiles import refuse_without_profiler
 
     refuse_without_profiler(given)
+    if may_be_batch(given.config):
+        given = _parse_over_file(arguments, given.config)
     return _run(given)
+
+
+def _parse_over_file(arguments: Sequence[str], path: Path) -> argparse.Namespace:
+    """Parse the command line with the run options of a batch file as defaults, and say which of them apply."""
+    from opmark.interop.param.importer import options_in_file
+    from opmark.interop.param.results import ParamLog
+
+    found = options_in_file(path)
+    if "cuda_l2_cache" in found:
+        found["cuda_l2_cache"] = "on" if found["cuda_l2_cache"] else "off"
+    given = parser().parse_args(list(arguments), argparse.Namespace(**found))
+    applied = [f"{name} {str(value).lower()}" for name, value in found.items() if getattr(given, name) == value]
+    if applied:
+        said = f"run_options of {path}: {', '.join(applied)}; what the command line says comes first"
+        ParamLog(given.log_level).info(said)
+    return given
 
 
 def _run(given: argparse.Namespace) -> int:
@@ -116,6 +136,8 @@ class _Invocation:
         self._profilings = make_profilings(given, self._file.stem)
         self._batches = Batches(self._profilings)
         self._failed = bool(config.problems)
+        self._results = 0
+        """Number of cases whose line is in the result file."""
 
     def run(self, pool: WorkerPool) -> int:
         from opmark.interop.param.results import run
@@ -130,7 +152,10 @@ class _Invocation:
                     on_environment=lambda environment: self._begin(environment.facts), say=self._talk.warning,
                 )  # fmt: skip
             except KeyboardInterrupt:
-                self._talk.warning(f"interrupted: the results until then are in {self._file.path}")
+                if self._results:
+                    rest = self._config.spots[self._results :]
+                    go_on = f"; -r {shlex.quote(rest[0].place.source)} goes on from there" if rest else ""
+                    self._talk.warning(f"the results until then are in {self._file.path}{go_on}")
                 return 130
             self._end()
         if found:
@@ -157,6 +182,7 @@ class _Invocation:
         for batch in self._batches.add(result):
             self._file.write(batch.line(self._options.as_param()))
         self._file.write(result.line)
+        self._results += 1
         self._failed = self._failed or result.error is not None
         self._talk.result(result)
 

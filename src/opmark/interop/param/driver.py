@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opmark.errors import UserError
 from opmark.interop.param.arguments import element_type
 from opmark.plugin.registry import resolve
-from opmark.schema import Entry, Workload
+from opmark.schema import Entry, Record, Run, Workload
 from opmark.schema.workload import VERSION
+
+if TYPE_CHECKING:
+    from opmark.runner.plan import Plan
 
 _M = (128, 256, 512, 1024)
 GEMM: dict[str, list[tuple[int, int, int]]] = {
@@ -71,7 +75,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a data set and print one row per point; return 1 if a point failed or the run is not in its store yet."""
+    """Run a data set and print one row per point; return 1 if a point failed or the run is not in its store yet, 130
+    after Ctrl-C."""
     given = parser().parse_args(list(arguments))
     if given.device == "tpu":
         raise UserError("--device tpu: opmark has no backend for torch_xla", f"use one of {', '.join(_BACKENDS)}")
@@ -79,32 +84,54 @@ def main(arguments: Sequence[str]) -> int:
         if getattr(given, name) < (name == "steps"):
             raise UserError(f"--{name}: expected a positive number, got {getattr(given, name)}", f"as in --{name} 10")
     table = _TABLES[given.kernel]
-    entries = [
-        table.entry(point, given, f"driver#{given.kernel}|{given.dataset}|{i}")
-        for i, point in enumerate(_DATA_SETS[given.kernel][given.dataset])
-    ]
+    points = {f"driver#{given.kernel}|{given.dataset}|{i}": point
+              for i, point in enumerate(_DATA_SETS[given.kernel][given.dataset])}  # fmt: skip
+    entries = [table.entry(point, given, source) for source, point in points.items()]
+    from opmark.api.result import interruption_line
     from opmark.api.run import run
 
     print(f"Measuring the performance of {given.kernel} on device = {given.device}")
     print(f"Steps = {given.steps}  warmups = {given.warmups}")
     print(f"with data set {given.dataset}, data type: {getattr(given, 'dtype', 'float32')}")
-    print(f"{table.rule}\n{table.title}\n{table.rule}")
-    result = run(
-        workload=Workload(VERSION, f"driver-{given.kernel}-{given.dataset}", entries), backend=_BACKENDS[given.device],
-        warmup=given.warmups, samples=given.steps, processes=1, seed=getattr(given, "randomseed", 0), timeout=600.0,
-        threads=() if given.threads is None else given.threads, db=given.db,
-    )  # fmt: skip
-    records = {source: record for record in reversed(result.records) for source in record.task.case.sources}
-    failed = False
-    for entry, point in zip(entries, _DATA_SETS[given.kernel][given.dataset], strict=True):
-        record = records[entry.source]
-        if record.measurements:
-            print(table.row(point, fmean(record.measurements[0].samples), given))
-        else:
-            failed = True
-            print(f"{', '.join(map(str, point))}: {record.status}: {record.reason}")
+    print(f"{table.rule}\n{table.title}\n{table.rule}", flush=True)
+    rows = _DriverRows(table, given, points)
+    try:
+        result = run(
+            workload=Workload(VERSION, f"driver-{given.kernel}-{given.dataset}", entries),
+            backend=_BACKENDS[given.device], warmup=given.warmups, samples=given.steps, processes=1,
+            seed=getattr(given, "randomseed", 0), timeout=600.0, db=given.db,
+            threads=() if given.threads is None else given.threads, on_start=rows.start, on_record=rows.add,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        print(interruption_line(rows.stored_runs, given.db), file=sys.stderr)
+        return 130
     print(result.storage)
-    return 1 if failed or result.journals else 0
+    return 1 if rows.failed or result.journals else 0
+
+
+class _DriverRows:
+    """Prints the row of each point as soon as it is measured: a point that is measured again comes last."""
+
+    def __init__(self, table: _KernelTable, given: argparse.Namespace, points: dict[str, Any]) -> None:
+        self._table, self._given, self._waiting = table, given, dict(points)
+        self._run_id = ""
+        self.stored_runs: list[str] = []
+        self.failed = False
+
+    def start(self, run: Run, plan: Plan, done: list[Record]) -> None:
+        self._run_id = run.id
+
+    def add(self, record: Record) -> None:
+        self.stored_runs = self.stored_runs if record.untried else [self._run_id]
+        for source in record.task.case.sources:
+            point = self._waiting.pop(source, None)
+            if point is None:
+                continue
+            if record.measurements:
+                print(self._table.row(point, fmean(record.measurements[0].samples), self._given), flush=True)
+            else:
+                self.failed = True
+                print(f"{', '.join(map(str, point))}: {record.status}: {record.reason}", flush=True)
 
 
 class _KernelTable(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import islice
@@ -17,18 +17,22 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from opmark.catalogue.families.callables import dotted_path
+from opmark.catalogue.workload_file import read as read_file
 from opmark.errors import UserError, nearest
 from opmark.interop.param import expansion
-from opmark.interop.param.arguments import Misfit, Spec, is_plain, is_whole, quote, suggest
+from opmark.interop.param.arguments import Misfit, Spec, is_plain, quote, suggest
 from opmark.interop.param.calls import Calls, OperatorBuild, operator_name
 from opmark.interop.param.expansion import MOST_POINTS
 from opmark.interop.param.lib.data import data_generator_map
 from opmark.interop.param.lib.iterator import config_iterator_map
-from opmark.interop.param.lib.operator import op_map
-from opmark.interop.param.plugin import PLUGIN_OPERATOR
+from opmark.interop.param.lib.operator import user_operator
+from opmark.interop.param.options import ParamOptions, may_be_batch
+from opmark.interop.param.run_options import note_unused, read_run_options
 from opmark.plugin.registry import operator as find_operator
 from opmark.plugin.registry import plugins
 from opmark.schema import Entry, Imported, ImportProblem
+from opmark.schema.case import PLUGIN_OPERATOR
+from opmark.schema.options import Source
 
 
 class CaseSpecs(NamedTuple):
@@ -50,20 +54,29 @@ KeptSpecs = dict[tuple[str, str], CaseSpecs]
 """Specs by file and id, as in ("configs/add.json", "torch.add|0|0|0")."""
 
 _KEPT: ContextVar[KeptSpecs | None] = ContextVar("kept", default=None)
+_WHY_UNUSED: ContextVar[tuple[tuple[str, ...], str]] = ContextVar(
+    "why_unused",
+    default=(("warmup", "iteration", "backward"), "`opmark param -c FILE` uses all of them"),
+)
+"""The fields of run options that the reader of a file uses, and why it uses no others; a reader that is not `opmark
+param` knows how often to call, and the phases."""
 
 
 @contextmanager
-def keep_specs() -> Iterator[KeptSpecs]:
-    """Collect the specs of all files that are read meanwhile.
+def keep_specs(*, in_folder: bool = False) -> Iterator[KeptSpecs]:
+    """Collect the specs of all files that are read meanwhile, for `opmark param`, which also uses the run options of a
+    file that is not one of a folder.
 
     A file is read only once, because an iterator of a plug-in may yield other specs the second time.
     """
     found: KeptSpecs = {}
-    token = _KEPT.set(found)
+    used = () if in_folder else tuple(ParamOptions.__dataclass_fields__)
+    tokens = _KEPT.set(found), _WHY_UNUSED.set((used, "options of the command line apply to all files of a folder"))
     try:
         yield found
     finally:
-        _KEPT.reset(token)
+        _KEPT.reset(tokens[0])
+        _WHY_UNUSED.reset(tokens[1])
 
 
 def keep(path: Path, source: str, specs: CaseSpecs) -> None:
@@ -151,8 +164,9 @@ class ConfigReader:
 
     def _operator(self, name: Any, info: Spec, place: str) -> _Operator | None:
         text = str(name)
-        known = PLUGIN_OPERATOR if text in op_map else operator_name(text)
-        if text not in op_map and dotted_path(known) == dotted_path(PLUGIN_OPERATOR):
+        own = user_operator(text)
+        known = PLUGIN_OPERATOR if own else operator_name(text)
+        if not own and dotted_path(known) == dotted_path(PLUGIN_OPERATOR):
             # It loads any Python file that its arguments name.
             hint = "--plugin FILE.py loads operators, which a config calls by the names that they are registered with"
             self.refuse(place, f"`{text}` is not a function that a config may call", hint)
@@ -310,8 +324,6 @@ def _index(iterator: Any, specs: list[Any], n: int, point_id: str) -> str:
 
 
 _IDS = re.compile(r"[^|:#]+[|:][^|:#]+")
-_DEVICE_NOTE = "`run_options.device` {device} is ignored: choose it with `opmark param -d` or `--backend`"
-_REQUESTS = {"warmup": "warmup", "iteration": "samples"}
 
 
 class _ParamImporter:
@@ -335,7 +347,7 @@ class _ParamImporter:
         return reading.found()
 
 
-def _is_batch(data: dict[str, Any]) -> bool:
+def _is_batch(data: Mapping[str, Any]) -> bool:
     return "op_name" in data and "op_info" in data
 
 
@@ -351,13 +363,31 @@ def _read_batch(reading: ConfigReader, data: dict[str, Any]) -> Imported:
     if not isinstance(options, dict):
         reading.refuse("$.run_options", f"expected options by name, got {quote(options)}")
         return reading.found()
-    options = {str(key).replace("-", "_"): value for key, value in options.items()}  # as on the command line
-    if options.get("pass_type") == "backward":
+    found = read_run_options(options)
+    for name, error in found.mistakes.items():
+        reading.refuse(f"$.run_options.{name}", error.message, error.hint)
+    used, why = _WHY_UNUSED.get()
+    for line in [*found.notes, *note_unused(found, used=used, why=why)]:
+        reading.note(line)
+    if found.fields.get("backward"):
         reading.add_backward()
-    if options.get("device", "cpu") != "cpu":
-        reading.note(_DEVICE_NOTE.format(device=quote(options["device"])))
-    counts = {ours: options[theirs] for theirs, ours in _REQUESTS.items() if is_whole(options.get(theirs))}
-    return reading.found({name: count for name, count in counts.items() if count >= (name == "samples")})
+    counts = {"warmup": found.fields.get("warmup"), "samples": found.fields.get("iteration") or None}
+    return reading.found({name: count for name, count in counts.items() if count is not None})
+
+
+def options_in_file(source: Source) -> dict[str, Any]:
+    """Return the fields of `ParamOptions` that a batch file sets, as PARAM's run_batch uses them; none for a config."""
+    data = source if isinstance(source, Mapping) else _read_batch_file(source)
+    options = data.get("run_options") if isinstance(data, Mapping) and _is_batch(data) else None
+    return read_run_options(options).fields if isinstance(options, Mapping) else {}
+
+
+def _read_batch_file(source: Any) -> Any:
+    """Return the content of what may be a batch file; a file that cannot be read is reported when it is read again."""
+    try:
+        return read_file(Path(source)) if may_be_batch(Path(source)) else None
+    except UserError:
+        return None
 
 
 def _with_list_of_builds(info: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from opmark.api.requests import talk
 from opmark.errors import InvalidFile, UnknownName
+from opmark.interop.param.importer import options_in_file
 from opmark.interop.param.options import ParamOptions
 from opmark.interop.param.results import CaseResult, read, run
 from opmark.interop.visible_devices import set_variables
@@ -26,11 +27,14 @@ def run_config(
 ) -> list[CaseResult]:
     """Return the results of all cases in the order of the config, failed ones included.
 
-    `options` are fields of `settings`, as in warmup=5, iteration=50, backward=True, device="cuda:1". Runs are not
-    stored unless `db` names a store. Problems of the config are reported through `say`; with strict=True, and if no
-    case is left, they are an error.
+    `options` are fields of `settings`, as in warmup=5, iteration=50, backward=True, device="cuda:1"; where there are no
+    `settings`, the `run_options` of a batch file are the defaults. Runs are not stored unless `db` names a store.
+    Problems of the config are reported through `say`; with strict=True, and if no case is left, they are an error.
     """
-    settings = replace(settings, **options) if settings else ParamOptions(**{"db": ":memory:", **options})
+    if settings:
+        settings = replace(settings, **options)
+    else:
+        settings = ParamOptions(**{"db": ":memory:", **options_in_file(config), **options})
     target, whole = settings.target(), read(config, settings)
     for line in [*problem_lines(whole.problems, whole.notes), *settings.notes(target)]:
         say(line)

@@ -250,6 +250,14 @@ class ParamOptions:
         }
 
 
+def may_be_batch(path: Path) -> bool:
+    """Whether a file looks like a batch file, which has run options of its own; it is not parsed."""
+    try:
+        return path.is_file() and b"op_info" in path.read_bytes()
+    except (OSError, ValueError):  # it is reported when it is read
+        return False
+
+
 def options_of(given: argparse.Namespace) -> ParamOptions:
     found: dict[str, Any] = {name: getattr(given, name) for name in ParamOptions.__dataclass_fields__}
     return ParamOptions(**found | {"cuda_l2_cache": given.cuda_l2_cache == "on"})

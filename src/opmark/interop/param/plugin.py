@@ -18,13 +18,13 @@ from typing import Any
 from opmark.catalogue.families.callables import find_callable, find_tensors
 from opmark.errors import UnknownName, UserError
 from opmark.interop.param.lib.data import data_generator_map
-from opmark.interop.param.lib.operator import op_map
+from opmark.interop.param.lib.operator import registering_modules, user_operator
 from opmark.plugin.registry import resolve
 from opmark.schema import Entry
 from opmark.schema.arguments import assemble
+from opmark.schema.case import PLUGIN_OPERATOR
 from opmark.scratch import ScratchFolder
 
-PLUGIN_OPERATOR = "opmark.interop.param.plugin:PluginOperator"
 _PREFIX = "opmark_param_plugin_"
 _LOADED: dict[Path, ModuleType] = {}
 
@@ -49,8 +49,10 @@ def load_plugin(path: str | Path) -> ModuleType:
 
 
 def module_reference(item: Any) -> str:
-    """Return what a worker has to load to have a class, or the class of an object: a module, or the path of a file."""
-    module = sys.modules[(item if isinstance(item, type) else type(item)).__module__]
+    """Return what a worker has to load: the module of a class, of an object's class, or of a name, or the path of its
+    file."""
+    name = item if isinstance(item, str) else (item if isinstance(item, type) else type(item)).__module__
+    module = sys.modules[name]
     if module.__name__ != "__main__" and not module.__name__.startswith(_PREFIX):
         return module.__name__
     if not getattr(module, "__file__", None):
@@ -83,8 +85,8 @@ class PluginOperator:
 
 def _function_of(name: str, build: Any, device: str) -> Callable[..., Any]:
     args, kwargs = ([], {}) if build is None else _data_of(build, device)
-    if name in op_map:
-        op = op_map[name]
+    op = user_operator(name)
+    if op is not None:
         op.device = device
         op.cleanup()
         if build is not None:
@@ -124,7 +126,8 @@ def plugin_entry(
 
     `name` is that of a registered operator, or opmark's name of a function of torch.
     """
-    modules = list(dict.fromkeys(map(module_reference, items)))
+    registered = [registering_modules[name]] if user_operator(name) and name in registering_modules else []
+    modules = list(dict.fromkeys(map(module_reference, [*registered, *items])))
     built = [name, {"value": modules}, {"value": build}, {"value": given}]
     return Entry(PLUGIN_OPERATOR, {}, args=list(args), kwargs=kwargs or None, build={"args": built}, source=source)
 
@@ -134,7 +137,7 @@ def plugin_function(entry: Entry) -> str | None:
     if entry.op != PLUGIN_OPERATOR or not isinstance(entry.build, dict):
         return None
     name = str(entry.build["args"][0])
-    return None if name in op_map else name
+    return None if user_operator(name) else name
 
 
 def holds_tensors(value: Any) -> bool:

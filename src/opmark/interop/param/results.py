@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from opmark.api.import_ import read_workload
 from opmark.api.requests import talk
-from opmark.api.result import Result
+from opmark.api.result import Result, interruption_line
 from opmark.api.run import Profiling
 from opmark.api.run import run as api_run
 from opmark.catalogue.expansion import expand
@@ -38,13 +38,14 @@ from opmark.interop.param.exporter import (
 from opmark.interop.param.exporter import text as encode_text
 from opmark.interop.param.importer import CaseSpecs, KeptSpecs, keep_specs
 from opmark.interop.param.options import Device, ParamOptions
-from opmark.interop.param.plugin import PLUGIN_OPERATOR, plugin_function
+from opmark.interop.param.plugin import plugin_function
 from opmark.plugin.registry import operator as find_operator
 from opmark.runner.allowed_callables import AllowedCallables
 from opmark.runner.plan import Plan
 from opmark.runner.supervisor import WorkerPool
 from opmark.runner.workload_source import WorkloadSource
 from opmark.schema import Case, Entry, Environment, ImportProblem, Record, Run, Workload
+from opmark.schema.case import PLUGIN_OPERATOR
 from opmark.schema.options import Source, split_names
 from opmark.schema.workload import VERSION
 from opmark.units import seconds
@@ -280,7 +281,8 @@ def read(source: Source, options: ParamOptions) -> Config:
     that runs them.
     """
     allow = split_names(options.allow)
-    with keep_specs() as kept:
+    in_folder = not isinstance(source, Mapping | Workload) and Path(source).is_dir()
+    with keep_specs(in_folder=in_folder) as kept:
         taken = read_workload(
             source, seed=options.seed, phase=options.phases, strict=options.strict, allow=[*allow, PLUGIN_OPERATOR]
         )
@@ -351,7 +353,8 @@ def run(
     on_environment: Callable[[Environment], None] | None = None,
     say: Callable[[str], None] = talk,
 ) -> Result | None:
-    """Run a config and report every result as soon as all before it are known."""
+    """Run a config and report every result as soon as all before it are known. Ctrl-C passes on, and `say` tells what
+    is stored."""
     if not options.times and not profile:
         for spot in config.spots:
             on_result(spot.result((), ""))
@@ -365,10 +368,14 @@ def run(
 
     in_order = RecordsInOrder(config.spots, report)
     arguments = options.run_arguments(target)
-    return api_run(
-        workload=workload, **arguments, on_start=in_order.start, on_record=in_order.add, profile=profile, pool=pool,
-        on_environment=on_environment, say=say,
-    )  # fmt: skip
+    try:
+        return api_run(
+            workload=workload, **arguments, on_start=in_order.start, on_record=in_order.add, profile=profile, pool=pool,
+            on_environment=on_environment, say=say,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        say(interruption_line(in_order.stored_runs, options.db))
+        raise
 
 
 def rows_of(config: Config) -> Iterator[Mapping[str, Any]]:
@@ -435,6 +442,8 @@ class RecordsInOrder(Generic[_Item]):
 
     def __init__(self, items: Iterable[_Item], report: Callable[[_Item, tuple[Record, ...]], None]) -> None:
         self.run_id = ""
+        self.stored_runs: list[str] = []
+        """The run, once it has a record in its store."""
         self._waiting = deque(items)
         self._report_item = report
         self._records: dict[str, Record] = {}
@@ -451,6 +460,7 @@ class RecordsInOrder(Generic[_Item]):
         self._report()
 
     def add(self, record: Record) -> None:
+        self.stored_runs = self.stored_runs if record.untried else [self.run_id]
         self._records.setdefault(record.task.case.id, record)
         self._report()
 

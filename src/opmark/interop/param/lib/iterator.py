@@ -26,7 +26,7 @@ class ConfigIterator(ABC):
     def __next__(self) -> tuple[Any, Any]: ...
 
 
-class _OpmarkIterator(ConfigIterator):
+class PointIterator(ConfigIterator):
     """An iterator of opmark as a class that can be derived from; a mistake in a spec is raised."""
 
     points: Callable[[Any, str, str], Iterator[tuple[str, Any]]]
@@ -42,15 +42,15 @@ class _OpmarkIterator(ConfigIterator):
         return point_id, spec
 
 
-class DefaultConfigIterator(_OpmarkIterator):
+class DefaultConfigIterator(PointIterator):
     points = staticmethod(expansion.iterate_specs)
 
 
-class RangeConfigIterator(_OpmarkIterator):
+class RangeConfigIterator(PointIterator):
     points = staticmethod(expansion.iterate_ranges)
 
 
-class DummyConfigIterator(_OpmarkIterator):
+class DummyConfigIterator(PointIterator):
     points = staticmethod(expansion.iterate_once)
 
 

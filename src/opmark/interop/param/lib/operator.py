@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, ClassVar
 
 
 class OperatorInterface(ABC):
@@ -16,6 +17,10 @@ class OperatorInterface(ABC):
     """
 
     device: str | None = None
+    is_opmarks_own: ClassVar[bool] = False
+    """Whether opmark knows the operator by its name, so that no worker needs this object."""
+    works_in_place: ClassVar[bool] = False
+    """Whether `forward` changes its first argument, so that there is no backward pass."""
     built: dict[str, Any] | None = None
     """Arguments of the last build, which a worker repeats."""
 
@@ -50,15 +55,29 @@ class OperatorInterface(ABC):
 
 
 op_map: dict[str, OperatorInterface] = {}
-"""Operators of users by the names that configs use."""
+"""Operators by the names that configs use: those of PARAM, once its workloads are loaded, and those of users."""
+
+
+def user_operator(name: str) -> OperatorInterface | None:
+    """Return the operator that a user registered; None for an operator of PARAM, or an unknown name."""
+    found = op_map.get(name)
+    return None if getattr(found, "is_opmarks_own", False) else found
+
+
+registering_modules: dict[str, str] = {}
+"""The module that registered an operator, by its name: a worker has to load it."""
 
 
 def register_operator(name: str, operator: OperatorInterface) -> None:
-    if name in op_map:
-        raise ValueError(f"Duplicate operator registration name: {name}")
-    op_map[name] = operator
+    _register({name: operator}, sys._getframe(1).f_globals["__name__"])
 
 
 def register_operators(op_dict: Mapping[str, OperatorInterface]) -> None:
-    for name, operator in op_dict.items():
-        register_operator(name, operator)
+    _register(op_dict, sys._getframe(1).f_globals["__name__"])
+
+
+def _register(operators: Mapping[str, OperatorInterface], module: str) -> None:
+    for name, operator in operators.items():
+        if name in op_map:
+            raise ValueError(f"Duplicate operator registration name: {name}")
+        op_map[name], registering_modules[name] = operator, module

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opmark.errors import OpmarkError
-from opmark.interop.param.calls import ParamCall, make_call, operator_name
+from opmark.interop.param.calls import TABLE_NAMES, ParamCall, make_call, operator_and_params, operator_name
 from opmark.interop.param.exporter import ConfigPosition
 from opmark.interop.param.lib.operator import OperatorInterface
 from opmark.interop.param.lib.pytorch.config_util import param_options
@@ -49,6 +49,9 @@ class OpExecutor:
         if holds_tensors([args, kwargs]):
             return plugin_entry(name, items, str(place), build=build, given={"tensors": keep([args, kwargs])})
         call = ParamCall(_notation(list(args)), _notation(kwargs))
+        if in_torch and self.name in TABLE_NAMES:
+            op, params = operator_and_params(ParamCall(**build) if build else None, call)
+            return Entry(op, params, source=str(place))
         if not in_torch or holds_tensors(built):
             return plugin_entry(name, items, str(place), build=build, args=call.args, kwargs=call.kwargs)
         made = make_call(self.name, name, ParamCall(**build) if build else None, call)

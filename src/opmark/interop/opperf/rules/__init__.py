@@ -1,0 +1,1 @@
+"""benchmark.opperf.rules: which inputs operators have by default."""

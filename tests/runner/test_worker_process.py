@@ -223,7 +223,7 @@ def test_a_death_is_seen_while_a_child_of_the_worker_lives_on(
             os._exit(5)
     """
     plugin("parent", source)
-    death = died(start_worker("parent"), make_task(backend="parent"), timeout=5)
+    death = died(start_worker("parent"), make_task(backend="parent"))
     assert "exit code 5" in death.reason
 
 
@@ -251,7 +251,7 @@ def test_closing_ends_everything_that_the_worker_started(
             wait_for(lambda: not alive(worker._process.pid), "its death")
     child = int(note.read_text())
     try:
-        wait_for(lambda: not alive(child), "the end of the child", 5)
+        wait_for(lambda: not alive(child), "the end of the child")
     finally:
         if alive(child):
             os.kill(child, signal.SIGKILL)
@@ -265,12 +265,14 @@ def test_closing_does_not_wait_for_a_child_that_went_its_own_way(
     source = f"""
     class Backend(NullBackend):
         def tensor(self, spec, seed):
+            left, leaving = os.pipe()
             child = os.fork()
             if child == 0:
                 os.setsid()
+                os.write(leaving, b".")
                 time.sleep(99)
             Path({str(note)!r}).write_text(str(child))
-            time.sleep(0.2)  # until it has left
+            os.read(left, 1)  # until it has left
             os._exit(5)
     """
     worker = WorkerProcess(plugin("founder", source), 1)
@@ -279,7 +281,7 @@ def test_closing_does_not_wait_for_a_child_that_went_its_own_way(
     try:
         assert "exit code 5" in died(worker, make_task(backend="founder")).reason
         closer.start()
-        closer.join(5)
+        closer.join(LONG)
         assert not closer.is_alive()
     finally:
         if alive(int(note.read_text())):

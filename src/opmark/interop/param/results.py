@@ -435,6 +435,8 @@ class RecordsInOrder(Generic[_Item]):
 
     def __init__(self, items: Iterable[_Item], report: Callable[[_Item, tuple[Record, ...]], None]) -> None:
         self.run_id = ""
+        self.added = 0
+        """Number of records of the run so far, without those of skipped cases."""
         self._waiting = deque(items)
         self._report_item = report
         self._records: dict[str, Record] = {}
@@ -451,6 +453,7 @@ class RecordsInOrder(Generic[_Item]):
         self._report()
 
     def add(self, record: Record) -> None:
+        self.added += 1
         self._records.setdefault(record.task.case.id, record)
         self._report()
 

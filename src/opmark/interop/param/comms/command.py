@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from opmark.api.result import Result
+from opmark.api.result import Result, storage_line
 from opmark.api.run import run
 from opmark.interop.param.comms.options import LEVELS, CommsRequest, make_request, parse_options, remarks
 from opmark.interop.param.comms.output import JsonFile, header
@@ -145,7 +145,11 @@ class Session:
         try:
             found = self._measure(entries)
         except KeyboardInterrupt:
-            self.talk.error("interrupted: the measurements until then are in the store")
+            self.talk.error(
+                f"interrupted\n{storage_line([self._in_order.run_id], self.given.db)}"
+                if self._in_order.added
+                else "interrupted before the first record: nothing was stored"
+            )
             return 130
         if found.rank:  # rank 0 has the records and the exit code
             return found.exit_code

@@ -121,9 +121,7 @@ def test_commands_print_what_the_document_says(name: str, text: str, tmp_path: P
         wanted = words(expected)
         for _ in range(3):
             printed = abridged(words(run(command, tmp_path)), wanted)
-            if (
-                printed == wanted
-            ):  # on a busy machine, what is remarked about numbers may be something else now and then
+            if printed == wanted:  # on a busy machine, remarks about numbers may differ now and then
                 break
         assert printed == wanted, command
 

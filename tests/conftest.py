@@ -17,21 +17,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from postgres_server import Server, programs
+from undisturbed import calm_worker, without_disturbance
 
 from opmark.hardware.host import affinity
 from opmark.plugin import Backend
 from opmark.plugin.registry import backend as find_backend
 from opmark.runner.worker_process import WorkerProcess
 from opmark.schema import Record, Task
-from opmark.schema.measurement import PREEMPTED
-from opmark.schema.messages import TaskReply
-from opmark.worker.task_runner import TaskRunner, why_unchecked
+from opmark.worker.task_runner import TaskRunner
 
 TESTS = Path(__file__).parent
 pytest_plugins = ["again", "rank_fixtures", "worker_fixtures"]
 
+CALM = TESTS / "helpers" / "calm"
+"""On the path of every process that a test starts."""
 FAKE_PROFILERS = TESTS / "runner" / "profilers" / "fakes"
 
 
@@ -120,37 +120,22 @@ def calm() -> Iterator[list[bool]]:
     """Takes what the tests' own load disturbs for measured, in fixtures of every scope: tests run beside each other.
     It yields the switch of tests that are about it."""
     switch = [True]
-    measured_there, measured_here = WorkerProcess.run, TaskRunner.run
-
-    def run_there(worker: WorkerProcess, task: Task, *limits: Any) -> TaskReply:
-        reply = measured_there(worker, task, *limits)
-        return replace(reply, record=_without_disturbance(reply.record)) if switch[0] else reply
+    measured_here = TaskRunner.run
 
     def run_here(runner: TaskRunner, task: Task) -> Record:
         record = measured_here(runner, task)
-        return _without_disturbance(record) if switch[0] else record
+        return without_disturbance(record) if switch[0] else record
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WorkerProcess, "run", run_there)
+        patch.setattr(WorkerProcess, "run", calm_worker(WorkerProcess.run, lambda: switch[0]))
         patch.setattr(TaskRunner, "run", run_here)
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(CALM), os.environ.get("PYTHONPATH")])))
         yield switch
-
-
-def _without_disturbance(record: Record) -> Record:
-    if record.status != "disturbed":
-        return record
-    assert record.verification is not None
-    kept = tuple(
-        replace(one, cautions=tuple(caution for caution in one.cautions if caution.code != PREEMPTED))
-        for one in record.measurements
-    )
-    unchecked = why_unchecked(record.verification, find_backend(record.task.backend))
-    return replace(record, status="unchecked" if unchecked else "ok", reason=unchecked, measurements=kept)
 
 
 @pytest.fixture(autouse=True)
 def disturbed(request: pytest.FixtureRequest, calm: list[bool]) -> Iterator[None]:
-    """Leaves disturbed measurements as they are in tests that are marked `disturbed`."""
+    """Leaves disturbed measurements of this process as they are in tests that are marked `disturbed`."""
     calm[0] = request.node.get_closest_marker("disturbed") is None
     yield
     calm[0] = True

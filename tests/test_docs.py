@@ -52,7 +52,7 @@ SECTION = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
 # Numbers with their units, warning marks and padding differ from run to run; the words do not. What a fit over sizes
 # can tell, and what it remarks, depends on the noise: its rows, as `4: 8..16M`, are left out.
 MOOD = re.compile(
-    r"^! |^other work disturbed|^run: .* so far|^  hint:|^stored as|to be doubted|^ *\"Run\": "
+    r"^! |^run: .* so far|^  hint:|^stored as|to be doubted|^ *\"Run\": "
     r"| \d+: \d+[KMG]?\.\.\d+[KMG]? "
 )
 LEFT_OUT = "…"
@@ -62,7 +62,7 @@ CPU = "AMD EPYC"
 """The processor that the documents were written on."""
 VARYING_NAME = re.compile(r"0x[0-9a-f]+|\b\d{8}-\d{6}-[0-9a-f]{4,8}\b")
 """Addresses, ids of runs."""
-VARYING = re.compile(r"[<(]?[\d.,]+(–[\d.]+)?( ?(ns|µs|ms|s|KiB|MiB|B|%)\b)?| !+|\s+")
+VARYING = re.compile(r"[<(]?[\d.,]+(–[\d.]+)?( ?(ns|µs|ms|s|KiB|MiB|B|%)\b)?|(?<=: latency )(ns|µs|ms|s)$| !+|\s+")
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
@@ -120,10 +120,8 @@ def test_commands_print_what_the_document_says(name: str, text: str, tmp_path: P
         command, _, expected = part.partition("\n")
         wanted = words(expected)
         for _ in range(3):
-            output = run(command, tmp_path)
-            printed = abridged(words(output), wanted)
-            # Tests beside this one may disturb what is measured: then rows have another status, and another order.
-            if printed == wanted or "other work disturbed" not in output:
+            printed = abridged(words(run(command, tmp_path)), wanted)
+            if printed == wanted:  # on a busy machine, remarks about numbers may differ now and then
                 break
         assert printed == wanted, command
 

@@ -19,18 +19,17 @@ from typing import Any
 import psutil
 import pytest
 
-pytestmark = pytest.mark.verdicts
+pytestmark = [pytest.mark.verdicts, pytest.mark.usefixtures("steps")]
 
 Command = Callable[..., Any]
 
 COMMAND = [sys.executable, "-m", "opmark.cli.main"]
 FAST = "import numpy as np\ndef f(x):\n    for _ in range(10):\n        x = np.abs(x)\n    return x\n"
 SLOW = FAST.replace("10", "90")
-QUICK = ["--backend", "numpy-cpu", "--threads", "1"]
+QUICK = ["--backend", "steps-cpu", "--threads", "1"]
 CALL = ["work:f", "--args", "[2000 float32]", *QUICK]
 
 
-@pytest.mark.serial
 def test_a_revision_against_the_files_as_they_are(opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     repo.commit("fast", work=FAST)
     repo.write(work=SLOW)
@@ -59,7 +58,6 @@ def test_runs_that_wait_for_their_store_are_not_called_stored(main: Command, wai
     assert f"kept in the journal {waiting}" in done.err
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize("slower", [True, False])
 def test_a_check_against_a_revision_needs_no_stored_run(
     opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch, slower: bool
@@ -150,7 +148,6 @@ def test_what_is_to_be_made_first_and_cannot_be(main: Command, repo: Any, monkey
     assert repo.state() == before
 
 
-@pytest.mark.serial
 def test_what_a_command_makes_is_measured(main: Command, repo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """`work.py` is not in the repository: it is made from what is."""
     for subject, text in (("fast", FAST), ("slow", SLOW)):
@@ -223,7 +220,6 @@ OPERATORS = (
 """
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize("installed", ["by its path", "by an import hook"])
 def test_a_plug_in_is_taken_from_the_revision(repo: Any, tmp_path: Path, db: Path, installed: str) -> None:
     """Installed as editable, as pip does it: a file in site-packages leads to the repository."""

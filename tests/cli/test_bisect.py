@@ -13,13 +13,13 @@ from opmark.api.bisect import bisect
 from opmark.errors import StoreError
 from opmark.schema.comparison import Compared, Pairing
 
-pytestmark = pytest.mark.verdicts
+pytestmark = [pytest.mark.verdicts, pytest.mark.usefixtures("steps")]
 
 Command = Callable[..., Any]
 
 TEXT = "import numpy as np\ndef f(x):\n    for _ in range({}):\n        x = np.abs(x)\n    return x\n"
-CALL = ["work:f", "--args", "[2000 float32]", "--backend", "numpy-cpu", "--threads", "1"]
-ASKED: dict[str, Any] = {"args": ["2000 float32"], "backend": "numpy-cpu", "threads": 1}
+CALL = ["work:f", "--args", "[2000 float32]", "--backend", "steps-cpu", "--threads", "1"]
+ASKED: dict[str, Any] = {"args": ["2000 float32"], "backend": "steps-cpu", "threads": 1}
 
 
 def history(repo: Any) -> list[str]:
@@ -28,7 +28,6 @@ def history(repo: Any) -> list[str]:
     return [repo.commit(f"commit {i}", work=f"{text}# {i}\n") for i, text in enumerate(texts, start=1)]
 
 
-@pytest.mark.serial
 @pytest.mark.slow
 def test_the_commit_that_made_it_slower_is_found(opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     commits = history(repo)
@@ -52,7 +51,6 @@ def test_the_commit_that_made_it_slower_is_found(opmark: Command, repo: Any, mon
     assert "BISECT" not in " ".join(str(path) for path in (repo.path / ".git").iterdir())
 
 
-@pytest.mark.serial
 @pytest.mark.slow
 def test_commits_that_are_skipped_leave_several(opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = "import nothing_of_this_name\n"
@@ -66,7 +64,6 @@ def test_commits_that_are_skipped_leave_several(opmark: Command, repo: Any, monk
     assert [commit in listed for commit in commits] == [False, True, True]
 
 
-@pytest.mark.serial
 @pytest.mark.slow
 def test_a_build_that_fails_is_skipped_and_what_it_left_is_thrown_away(
     repo: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -83,7 +80,6 @@ def test_a_build_that_fails_is_skipped_and_what_it_left_is_thrown_away(
     assert {step.word for step in found.steps} <= {"good", "bad"}
 
 
-@pytest.mark.serial
 @pytest.mark.slow
 def test_where_nothing_is_slower_it_says_so_and_stops(
     opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch
@@ -113,7 +109,7 @@ def test_a_mistake_is_the_users(
     repo.commit("one", work=TEXT.format(1))
     repo.commit("two", work=TEXT.format(2))
     monkeypatch.chdir(repo.path)
-    done = main("bisect", "work:f", "--args", "[4 float32]", "--backend", "numpy-cpu", *arguments)
+    done = main("bisect", "work:f", "--args", "[4 float32]", "--backend", "steps-cpu", *arguments)
     assert (done.code, done.out) == (2, "")
     assert message in " ".join(done.err.split())
     assert not db.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,13 @@ from compared import QUIET, keep
 from opmark.api import confirm
 from opmark.api.baseline import BaselineLost
 
-pytestmark = pytest.mark.verdicts
+pytestmark = [pytest.mark.verdicts, pytest.mark.usefixtures("steps")]
 
 Command = Callable[..., Any]
 
 BASE, NOW = "20300101-000000-aaaa", "20300102-000000-bbbb"
 SUM = "import numpy as np\ndef f(x):\n    for _ in range(20):\n        x = np.abs(x)\n    return x\n"
-CALL = ["work:f", "--args", "[20000 float32]", "--backend", "numpy-cpu", "--threads", "1", "--effort", "quick"]
+CALL = ["work:f", "--args", "[20000 float32]", "--backend", "steps-cpu", "--threads", "1", "--effort", "quick"]
 
 
 def rows(**factors: float | str) -> dict[tuple[str, str], Any]:
@@ -39,7 +40,6 @@ def stored(db: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return db
 
 
-@pytest.mark.serial
 def test_a_slower_revision_fails_and_a_faster_one_does_not(
     opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -55,7 +55,7 @@ def test_a_slower_revision_fails_and_a_faster_one_does_not(
     assert slow.code == 1
     assert slow.out.splitlines()[-1].startswith("FAILED: 1 slower")
     assert "measured again in turns: main (" in slow.out
-    assert "1 case may be slower on numpy-cpu: measured again" in slow.err
+    assert "1 case may be slower on steps-cpu: measured again" in slow.err
     assert summary.read_text().startswith("### ❌ opmark: FAILED: 1 slower")
     assert ElementTree.parse(report).getroot().attrib["failures"] == "1"
     assert repo.state() == before
@@ -73,13 +73,12 @@ def last(done: Any) -> str:
     return str(done.out.splitlines()[-1])
 
 
-@pytest.mark.serial
 def test_a_module_of_elsewhere_is_not_taken_for_the_same_code(
     opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Nor is what the same files call."""
     installed = tmp_path / "installed.py"
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}")
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     repo.commit("calls it", work="import installed\ndef f(x):\n    return installed.f(x)\n")
     monkeypatch.chdir(repo.path)
@@ -93,7 +92,6 @@ def test_a_module_of_elsewhere_is_not_taken_for_the_same_code(
         assert "WARNING: 1 case was slower twice than the stored numbers of a baseline" in slow.out
 
 
-@pytest.mark.serial
 def test_a_revision_that_has_to_be_made(opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (repo.path / ".gitignore").write_text("made.py\n")
     (repo.path / "made.py").write_text("N = 1\n")
@@ -108,7 +106,6 @@ def test_a_revision_that_has_to_be_made(opmark: Command, repo: Any, monkeypatch:
     assert (slow.code, last(slow)[:16]) == (1, "FAILED: 1 slower")
 
 
-@pytest.mark.serial
 def test_a_failure_that_does_not_come_again(
     opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -130,7 +127,6 @@ def test_a_failure_that_does_not_come_again(
     assert " failed" not in last(flaky).partition("(")[0]
 
 
-@pytest.mark.serial
 def test_the_code_of_a_stored_run_is_measured_again_and_not_the_files_as_they_are(
     opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

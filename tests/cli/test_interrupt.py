@@ -50,7 +50,7 @@ def start(start_process: Start, db: Path) -> Start:
 def test_an_interrupted_run_is_readable_and_can_be_resumed(
     start: Start, opmark: Command, db: Path, workload: Path, number: signal.Signals, code: int
 ) -> None:
-    asked = ["run", "-w", str(workload), "--backend", "numpy-cpu", "--effort", "quick", "--timeout", "4"]
+    asked = ["run", "-w", str(workload), "--backend", "numpy-cpu", "--effort", "quick", "--timeout", "8"]
     process = start(*asked, "--json")
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(10)]

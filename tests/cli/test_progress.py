@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,15 +119,14 @@ def test_a_terminal_has_one_line_with_an_estimate(monkeypatch: pytest.MonkeyPatc
     assert stream.getvalue().endswith("\r\x1b[K")
 
 
-def test_elsewhere_there_is_a_line_now_and_then_also_within_a_long_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elsewhere_there_is_a_line_now_and_then_also_within_a_long_step(
+    monkeypatch: pytest.MonkeyPatch, wait_for: Callable[..., None]
+) -> None:
     stream = Stream(terminal=False)
     monkeypatch.setattr(sys, "stderr", stream)
     with StepProgress("import", measures=False, every=0.01) as progress:
         progress.step(1, 2, "reading b.json")
-        for _ in range(500):
-            if stream.getvalue().count("\n") > 1:
-                break
-            time.sleep(0.01)
+        wait_for(lambda: stream.getvalue().count("\n") > 1, "the second line")
     first, second, *_ = stream.getvalue().splitlines()
     assert first.startswith("import: 1 of 2, reading b.json, ")
     assert second.startswith("import: 1 of 2, reading b.json, ")

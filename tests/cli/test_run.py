@@ -187,7 +187,7 @@ def test_a_skipped_case_is_no_failure(main: Command) -> None:
 
 
 def test_the_faults_that_ship_are_each_one_record(main: Command) -> None:
-    done = main("run", "--suite", "faults", "--backend", "numpy-cpu", "--timeout", "2", "--effort", "quick", "--json")
+    done = main("run", "--suite", "faults", "--backend", "numpy-cpu", "--timeout", "8", "--effort", "quick", "--json")
     assert done.code == 1
     assert [(r["params"]["kind"], r["status"]) for r in done.objects] == [
         ("none", "ok"), ("wrong", "wrong"), ("error", "error"), ("segfault", "error"), ("exit", "error"),
@@ -462,3 +462,30 @@ def test_what_stays_disturbed_is_counted_and_no_failure(main: Command, monkeypat
     assert "(8.00 ms)" in done.out
     assert "1 record of 1 disturbed: " in done.err
     assert "hint: stop other work" in done.err
+
+
+BUSY = """
+from opmark.frameworks.null.backend import NullBackend
+from opmark.plugin import BackendInfo
+from opmark.schema import Caution
+
+INFO = BackendInfo(name="busy", framework="null", device="none", loads="busy:Backend", computes=False)
+
+
+class Backend(NullBackend):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        from opmark.worker.measure import stability
+
+        stability._check_preemption = lambda observed: [Caution("preempted", "the core was taken away")]
+"""
+
+
+def test_the_load_of_tests_disturbs_no_process_that_they_start(
+    opmark: Command, install: Callable[[str, str], None]
+) -> None:
+    """Tests run beside each other, and on machines that do other things: what they say may not depend on it."""
+    install("busy", BUSY)
+    done = opmark("run", "add", *SMALL, "--backend", "busy", "--json")
+    assert [record["status"] for record in done.objects] == ["ok"]
+    assert "disturbed" not in done.err

@@ -57,6 +57,8 @@ class FakeRun:
         self.others: int | None = None
         """If set, the result is that of rank 3, which has no records, but the exit code of rank 0."""
         self.journals: tuple[Path, ...] = ()
+        self.stops_after: int | None = None
+        """If set, Ctrl-C comes after so many records."""
         self._of = of
         self._backwards = backwards
         self._skipped = skipped
@@ -70,6 +72,10 @@ class FakeRun:
         if self.others is not None:
             return Result(run, [], Path("store"), rank=3, rank_exit_code=self.others)
         on_start(run, Plan(tuple(one.task for one in records), tuple(left)), [])
-        for one in reversed(records) if self._backwards else records:
+        for number, one in enumerate(reversed(records) if self._backwards else records):
+            if number == self.stops_after:
+                raise KeyboardInterrupt
             on_record(one)
+        if len(records) == self.stops_after:
+            raise KeyboardInterrupt
         return Result(run, records, Path("store"), journals=self.journals)

@@ -58,7 +58,7 @@ def on_ranks() -> Callable[[int, Callable[[ThreadTeam], Any]], list[Any]]:
     """Runs a function on so many ranks at once: what each returned, or the exception that it ended with."""
 
     def run(size: int, work: Callable[[ThreadTeam], Any]) -> list[Any]:
-        barrier = threading.Barrier(size, timeout=20)
+        barrier = threading.Barrier(size, timeout=60)
         table: list[list[float]] = [[] for _ in range(size)]
 
         def one(rank: int) -> Any:

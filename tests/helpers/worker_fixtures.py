@@ -32,13 +32,28 @@ StartWorker = Callable[..., WorkerProcess]
 MakeTask = Callable[..., Task]
 
 
+def add_to_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages in the folder are installed for this process and for those that it starts."""
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])))
+    registry.forget()
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The backend `steps-cpu` is installed, by whose clock code that does nine times the work takes nine times as long,
+    however busy the machine is."""
+    add_to_path(Path(__file__).parent / "steps", monkeypatch)
+    yield
+    registry.forget()
+
+
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plugin]:
     """Installs a backend as a stranger would: a package with an entry point. `source` defines its class `Backend`."""
     folder = tmp_path / "site"
     folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])))
+    add_to_path(folder, monkeypatch)
 
     def install(name: str, source: str = "class Backend(NullBackend): pass", **fields: Any) -> BackendInfo:
         module = f"opmark_plugin_{name}_{tmp_path.name}".replace("-", "_")

@@ -76,7 +76,7 @@ def fault(make_task: MakeTask) -> Callable[..., Task]:
 def test_a_failure_is_one_record_and_the_next_task_is_measured(
     supervise: Supervise, fault: Callable[..., Task], kind: str, status: str, telling: str
 ) -> None:
-    worker = supervise(backend("numpy-cpu"), timeout=2.0)
+    worker = supervise(backend("numpy-cpu"), timeout=8.0 if kind == "hang" else 60.0)
     failing, good = fault(kind), fault("none")
     record = worker.run(failing)
     assert (record.task, record.status) == (failing, status)
@@ -197,7 +197,7 @@ def test_a_stopped_start_is_ended_by_the_time_out_and_tried_again(
 ) -> None:
     monkeypatch.setattr("opmark.runner.supervisor.SHORTEST_START", 0.0)
     stop = "os.kill(os.getpid(), signal.SIGSTOP)"
-    worker = supervise(plugin("dying", dies_while_starting(tmp_path / "starts", 1, stop)), timeout=8.0)
+    worker = supervise(plugin("dying", dies_while_starting(tmp_path / "starts", 1, stop)), timeout=12.0)
     assert worker.run(make_task(backend="dying")).status == "ok"
 
 

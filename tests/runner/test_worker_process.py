@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -15,7 +16,8 @@ import pytest
 from opmark.hardware.memory_kills import MemoryKills
 from opmark.plugin import BackendInfo
 from opmark.plugin.registry import backend
-from opmark.runner.worker_process import WorkerDied, WorkerProcess, record_of_death
+from opmark.runner.ranks.authentication import SECRET
+from opmark.runner.worker_process import WorkerDied, WorkerProcess, environ_for, record_of_death
 from opmark.schema import Task
 from opmark.schema.messages import RunTask, encode
 
@@ -50,6 +52,21 @@ def test_the_number_of_threads_reaches_every_library(start_worker: StartWorker) 
     environ = psutil.Process(start_worker("numpy-cpu", threads=3)._process.pid).environ()
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     assert [environ.get(name) for name in names] == ["3", "3", "3"]
+
+
+@pytest.mark.parametrize("rank", [False, True])
+def test_the_secret_of_the_ranks_is_not_for_workers(rank: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even for those of ranks: their opmark alone talks to the port that it protects."""
+    monkeypatch.setenv(SECRET, "0123456789abcdef")
+    monkeypatch.setenv("OPMARK_TEST", "handed on")
+    with closing(WorkerProcess(backend("null"), threads=1, rank=rank)) as worker:
+        worker.hello(LONG)
+        environ = psutil.Process(worker.pid).environ()
+    assert SECRET not in environ
+    assert environ["OPMARK_TEST"] == "handed on"
+    guest = environ_for(backend(f"numpy-cpu@{sys.executable}"), 1)
+    assert SECRET not in guest
+    assert guest["OPMARK_TEST"] == "handed on"
 
 
 def test_a_backend_names_variables_of_its_own(plugin: Plugin) -> None:
@@ -223,7 +240,7 @@ def test_a_death_is_seen_while_a_child_of_the_worker_lives_on(
             os._exit(5)
     """
     plugin("parent", source)
-    death = died(start_worker("parent"), make_task(backend="parent"), timeout=5)
+    death = died(start_worker("parent"), make_task(backend="parent"))
     assert "exit code 5" in death.reason
 
 
@@ -251,7 +268,7 @@ def test_closing_ends_everything_that_the_worker_started(
             wait_for(lambda: not alive(worker._process.pid), "its death")
     child = int(note.read_text())
     try:
-        wait_for(lambda: not alive(child), "the end of the child", 5)
+        wait_for(lambda: not alive(child), "the end of the child")
     finally:
         if alive(child):
             os.kill(child, signal.SIGKILL)
@@ -265,12 +282,14 @@ def test_closing_does_not_wait_for_a_child_that_went_its_own_way(
     source = f"""
     class Backend(NullBackend):
         def tensor(self, spec, seed):
+            left, leaving = os.pipe()
             child = os.fork()
             if child == 0:
                 os.setsid()
+                os.write(leaving, b".")
                 time.sleep(99)
             Path({str(note)!r}).write_text(str(child))
-            time.sleep(0.2)  # until it has left
+            os.read(left, 1)  # until it has left
             os._exit(5)
     """
     worker = WorkerProcess(plugin("founder", source), 1)
@@ -279,7 +298,7 @@ def test_closing_does_not_wait_for_a_child_that_went_its_own_way(
     try:
         assert "exit code 5" in died(worker, make_task(backend="founder")).reason
         closer.start()
-        closer.join(5)
+        closer.join(LONG)
         assert not closer.is_alive()
     finally:
         if alive(int(note.read_text())):

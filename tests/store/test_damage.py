@@ -14,12 +14,16 @@ from sqlalchemy import select
 
 from opmark.errors import StoreError, UserError
 from opmark.schema import Record, Run
+from opmark.schema.upload import PushReply
+from opmark.store.changes import count_statuses, read_marks
 from opmark.store.merge import merge
 from opmark.store.query import query
+from opmark.store.record_codec import to_row
 from opmark.store.records import record_heads, record_outlines, records_of_task
+from opmark.store.runs import summaries, with_backend
 from opmark.store.sql import SqlStore, open_sql
 from opmark.store.tables import FINDING, RECORD
-from opmark.store.transfer import parts
+from opmark.store.transfer import UploadedRun, parts, store_upload
 
 PAGE = 8192
 COUNT = 60
@@ -215,16 +219,23 @@ def test_a_text_with_a_damaged_byte_costs_no_other_row(path: Path) -> None:
         assert [one.reason for one in record_outlines(store, run.id)][1] == "a\N{REPLACEMENT CHARACTER}"
 
 
-@pytest.mark.parametrize("index", ["record_outcome", "sqlite_autoindex_record_1"])
-def test_a_damaged_index_hides_no_record(path: Path, make_run: Callable[..., Run], index: str) -> None:
+def damage_index(path: Path, index: str, run_id: str) -> None:
+    """Flip a bit in the key of a record of a run: one in the middle, if it has several."""
     with closing(sqlite3.connect(path)) as raw:
         (root,) = raw.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (index,)).fetchone()
-    content = bytearray(path.read_bytes())
-    key = make_run().id.encode()
+    content, key = bytearray(path.read_bytes()), run_id.encode()
     page = content[(root - 1) * PAGE : root * PAGE]
-    at = (root - 1) * PAGE + page.index(key, len(page) // 2)  # the key of a record in the middle
-    content[at + len(key) - 6] ^= 4
+    keys = [found.start() for found in re.finditer(re.escape(key), page)]
+    content[(root - 1) * PAGE + keys[len(keys) // 2] + len(key) - 6] ^= 4
     path.write_bytes(content)
+
+
+INDEXES = pytest.mark.parametrize("index", ["record_outcome", "sqlite_autoindex_record_1"])
+
+
+@INDEXES
+def test_a_damaged_index_hides_no_record(path: Path, make_run: Callable[..., Run], index: str) -> None:
+    damage_index(path, index, make_run().id)
     said: list[str] = []
     with closing(open_sql(path)) as store:
         store.say = said.append
@@ -240,6 +251,33 @@ def test_a_damaged_index_hides_no_record(path: Path, make_run: Callable[..., Run
             assert merge(other, store).records == COUNT
     assert len(said) == 1
     assert "an index is damaged" in said[0]
+
+
+@INDEXES
+def test_a_damaged_index_makes_no_count_wrong(
+    path: Path, make_run: Callable[..., Run], make_record: Callable[..., Record], index: str
+) -> None:
+    """Nor does it hide a run with a single record, or a record that is uploaded once more."""
+    run, record = make_run("20310101-000000-bbbb"), make_record(COUNT)
+    with closing(open_sql(path, create=True)) as store:
+        store.begin(run)
+        store.append(run.id, record)
+    damage_index(path, index, run.id)
+    said: list[str] = []
+    with closing(open_sql(path)) as store:
+        store.say = said.append
+        runs = store.runs()
+        assert {one.run.id: one.statuses for one in summaries(store, runs)} == {
+            make_run().id: {"ok": COUNT}, run.id: {"ok": 1},
+        }  # fmt: skip
+        assert with_backend(store, record.task.backend) == {make_run().id, run.id}
+        marks = read_marks(store, [one.id for one in runs])
+        assert {key: mark.records for key, mark in marks.items()} == {make_run().id: COUNT, run.id: 1}
+        assert count_statuses(store, run.id).statuses == {"ok": 1}
+        arrived = UploadedRun(run, (), records=[to_row(run.id, record)])
+        assert store_upload(store, arrived) == PushReply(run.id, False, 1, 0, 0, 1)
+    assert len(said) == 1
+    assert f"records of run {run.id}" in said[0]
 
 
 @pytest.mark.parametrize("body", ["[" * 100_000, "{", "\xff"], ids=["deep", "cut off", "no JSON"])

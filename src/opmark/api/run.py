@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from opmark.runner.profilers.profile_run import (
     profiler_runners,
 )
 from opmark.runner.ranks.agent import serve_rank_zero
-from opmark.runner.ranks.launcher import start_ranks
+from opmark.runner.ranks.launcher import RankLauncher, start_ranks
 from opmark.runner.selection import SelectedCases, default_backends, select_backends, select_cases
 from opmark.runner.session import Retries, RunRecorder, new_run, run_plan, run_to_resume
 from opmark.runner.supervisor import WorkerOptions, WorkerPool
@@ -106,13 +106,21 @@ def run_request(request: RunRequest) -> Result:
     selected = select_cases(request, request.seed)
     if selected.place and selected.place.rank > 0:
         return _serve_rank_zero(selected, request.label, request.db, say)
-    with ExitStack() as stack:
-        # Before anything that can fail, so that all ranks hear of an error at once.
-        launcher = stack.enter_context(start_ranks(selected.place, selected.cases))
-        whole = plan_cases(selected, request)
-        for line in problem_lines(whole.problems, whole.notes):
-            say(line)
-        store = stack.enter_context(closing(open_store(request.db, create=True, say=say)))
+    # Before anything that can fail, so that all ranks hear of an error at once.
+    with start_ranks(selected.place, selected.cases) as launcher:
+        result = _measure(selected, request, launcher)
+        stored = f"kept run {result.run.id} in a journal" if result.journals else f"stored run {result.run.id}"
+        launcher.set_outcome(result.exit_code, f"rank 0 {stored}: {count_noun(len(result.records), 'record')}")
+    return result
+
+
+def _measure(selected: SelectedCases, request: RunRequest, launcher: RankLauncher) -> Result:
+    """Measure what was selected, and store it. Once the store is closed, it is known what it could not take."""
+    say = request.say
+    whole = plan_cases(selected, request)
+    for line in problem_lines(whole.problems, whole.notes):
+        say(line)
+    with closing(open_store(request.db, create=True, say=say)) as store:
         resume = request.resume
         if resume:
             this = run_to_resume(store, whole, request.label)
@@ -158,7 +166,6 @@ def run_request(request: RunRequest) -> Result:
                 rows.end()
         records += recorder.records
         result = dataclasses.replace(result_of(store, this, records, request.db), problems=whole.problems)
-        launcher.set_outcome(result.exit_code, f"rank 0 stored run {this.id}: {count_noun(len(records), 'record')}")
     return dataclasses.replace(result, journals=journals_of(request.db, [this.id]))
 
 

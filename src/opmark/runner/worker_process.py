@@ -17,6 +17,7 @@ from opmark.hardware.memory_kills import MemoryKills
 from opmark.plugin import BackendInfo
 from opmark.runner.guests.environments import own_environ
 from opmark.runner.guests.placement import choose_interpreter, worker_command
+from opmark.runner.ranks.authentication import SECRET
 from opmark.schema import Record, Status, Task
 from opmark.schema.messages import Hello, RunTask, Side, Stage, TaskReply, decode_hello, decode_reply, encode
 from opmark.schema.record import utc_now
@@ -52,9 +53,13 @@ class WorkerDied(Exception):
 def environ_for(
     info: BackendInfo, threads: int, more: Mapping[str, str] | None = None, side: Side | None = None
 ) -> dict[str, str]:
-    """The variables that a process which loads this backend starts with: frameworks read them only once."""
+    """The variables that a process which loads this backend starts with: frameworks read them only once.
+
+    The secret of the ranks is not among them: no worker talks to the port that it protects, and operators of strangers
+    run there."""
     fixed = {key: value.format(threads=threads) for key, value in info.variables.items()}
     inherited = dict(os.environ) if choose_interpreter(info).own else own_environ()
+    inherited.pop(SECRET, None)
     usual = {**inherited, **fixed, **(more or {})}
     return side.over(usual) if side else usual
 

@@ -48,8 +48,9 @@ def read_marks(store: SqlStore, run_ids: Sequence[str]) -> dict[str, ReadMark]:
     counts: list[tuple[int, int]] = []
     with store.reading() as connection:
         for some in _parts(run_ids):
-            query = select(func.count(), func.max(RECORD.c.number)).where(RECORD.c.run_id.in_(some))
-            counts += [(count, newest) for count, newest in connection.execute(query.group_by(RECORD.c.run_id))]
+            run = store.run_column(connection, *some)
+            query = select(func.count(), func.max(RECORD.c.number)).where(run.in_(some)).group_by(run)
+            counts += [(count, newest) for count, newest in connection.execute(query)]
     return marks_at(store, counts)
 
 
@@ -118,9 +119,9 @@ class StatusCounts(NamedTuple):
 
 def count_statuses(store: SqlStore, run_id: str) -> StatusCounts:
     """Count records by status from an index; only the last record of each status is read."""
-    query = select(RECORD.c.status, func.count(), func.max(RECORD.c.number))
-    query = query.where(RECORD.c.run_id == run_id).group_by(RECORD.c.status)
+    query = select(RECORD.c.status, func.count(), func.max(RECORD.c.number)).group_by(RECORD.c.status)
     with store.reading() as connection:
+        query = query.where(store.run_column(connection, run_id) == run_id)
         rows = connection.execute(query).all()
         last = select(func.max(RECORD.c.started)).where(RECORD.c.number.in_([number for *_, number in rows]))
         return StatusCounts({status: count for status, count, _ in rows}, connection.execute(last).scalar() or "")

@@ -37,7 +37,7 @@ class _StatusCount(NamedTuple):
     """Number of the last of these records."""
 
 
-_BY = (RECORD.c.run_id, RECORD.c.backend, RECORD.c.environment_id, RECORD.c.status)
+_BY = (RECORD.c.backend, RECORD.c.environment_id, RECORD.c.status)
 
 
 def summaries(store: Store, runs: Sequence[Run]) -> list[RunSummary]:
@@ -80,8 +80,9 @@ def having(store: Store, op: str) -> set[str]:
 
 def with_backend(store: SqlStore, backend: str) -> set[str]:
     """Return the ids of runs with a record of a backend, by one index look-up per run."""
-    there = select(RECORD.c.number).where(RECORD.c.run_id == RUN.c.id, RECORD.c.backend == backend).exists()
     with store.reading() as connection:
+        run = store.run_column(connection, *connection.execute(select(RUN.c.id)).scalars())
+        there = select(RECORD.c.number).where(run == RUN.c.id, RECORD.c.backend == backend).exists()
         return set(connection.execute(select(RUN.c.id).where(there)).scalars())
 
 
@@ -95,8 +96,10 @@ def _count_records(store: SqlStore, runs: Sequence[Run]) -> list[_StatusCount]:
     found: list[_StatusCount] = []
     with store.reading() as connection:
         for some in _parts([run.id for run in runs]):
-            query = select(*_BY, func.count(), func.max(RECORD.c.number))
-            query = query.where(RECORD.c.run_id.in_(some)).group_by(*_BY).order_by(*_BY)
+            run = store.run_column(connection, *some)
+            by = (run, *_BY)
+            query = select(*by, func.count(), func.max(RECORD.c.number))
+            query = query.where(run.in_(some)).group_by(*by).order_by(*by)
             found += [_StatusCount(*row) for row in connection.execute(query)]
     return found
 

@@ -66,6 +66,10 @@ _RUN_INDEXES = (
     f"SELECT name FROM pragma_index_list('record') WHERE name IN ('sqlite_autoindex_record_1', '{OUTCOMES.name}')"
 )
 """The names of the indexes of SQLite that begin with the run."""
+_RUN_IN_TABLE: ColumnElement[str] = literal_column(
+    "substr(record.started, 1, 0) || record.run_id", RECORD.c.run_id.type
+)
+"""The run of a record as its row in the table has it: no index has `started`, so none is read instead of the table."""
 log = logging.getLogger("opmark.store")
 
 
@@ -87,8 +91,8 @@ class SqlStore:
         """Called with what is damaged and was left out by a reader."""
         self._damaged: set[tuple[str, str]] = set()
         """Runs and tasks of records that were found damaged."""
-        self._badly_indexed: set[str] = set()
-        """Runs whose records an index does not find."""
+        self._well_indexed: dict[str, bool] = {}
+        """By run, whether every index finds the same number of its records."""
         try:
             if database.exists():
                 with self._explain_errors("open"):
@@ -179,25 +183,30 @@ class SqlStore:
 
     def run_column(self, connection: Connection, *run_ids: str) -> ColumnElement[str]:
         """Return the column by which the records of runs are found. A flipped bit in an index of SQLite hides records
-        without an error; where two indexes count differently, that is said, and the table itself is searched."""
+        without an error. So two indexes count the records of each run, once while the store is open; where they count
+        differently, that is said, and the table itself is searched."""
         if self.database.shared:
             return RECORD.c.run_id
-        indexes = connection.exec_driver_sql(_RUN_INDEXES).scalars().all()
-        count = "SELECT count(*) FROM record INDEXED BY {} WHERE run_id = ?"
-        trusted = True
+        for group in _parts([run_id for run_id in run_ids if run_id not in self._well_indexed]):
+            self._compare_indexes(connection, group)
+        return RECORD.c.run_id if all(self._well_indexed[run_id] for run_id in run_ids) else _RUN_IN_TABLE
+
+    def _compare_indexes(self, connection: Connection, run_ids: Sequence[str]) -> None:
+        names = connection.exec_driver_sql(_RUN_INDEXES).scalars().all()
+        marks = ", ".join("?" * len(run_ids))
+        count = f"SELECT run_id, count(*) FROM record INDEXED BY {{}} WHERE run_id IN ({marks}) GROUP BY run_id"
+        counts = [
+            {row[0]: row[1] for row in connection.exec_driver_sql(count.format(name), tuple(run_ids))} for name in names
+        ]
         for run_id in run_ids:
-            counts = {connection.exec_driver_sql(count.format(name), (run_id,)).scalar_one() for name in indexes}
-            if len(counts) <= 1:
-                continue
-            trusted = False
-            if run_id not in self._badly_indexed:
-                self._badly_indexed.add(run_id)
+            found = {by_run.get(run_id, 0) for by_run in counts}
+            self._well_indexed[run_id] = len(found) <= 1
+            if not self._well_indexed[run_id]:
                 self.say(
-                    f"{self.database.name}: an index is damaged: it counts {min(counts)} records of run {run_id}, "
-                    f"another {max(counts)}; the table itself was read\n"
+                    f"{self.database.name}: an index is damaged: it counts {min(found)} records of run {run_id}, "
+                    f"another {max(found)}; the table itself was read\n"
                     f"hint: `sqlite3 {self.database.name} REINDEX` makes it anew"
                 )
-        return RECORD.c.run_id if trusted else literal_column("+record.run_id", RECORD.c.run_id.type)
 
     def decode_rows(self, rows: Iterable[Any], decode: Callable[[Any], _T]) -> list[_T]:
         """Return the decoded rows of the table `record`, which have `run_id` and `task_id`. A damaged one is left out,
@@ -281,8 +290,9 @@ class SqlStore:
     def remove(self, run_ids: Sequence[str]) -> None:
         with self.writing() as connection:
             for group in _parts(run_ids):
-                for column in (RUN_NOTE.c.run_id, RECORD.c.run_id, RUN.c.id):
-                    connection.execute(delete(column.table).where(column.in_(group)))
+                connection.execute(delete(RUN_NOTE).where(RUN_NOTE.c.run_id.in_(group)))
+                connection.execute(delete(RECORD).where(self.run_column(connection, *group).in_(group)))
+                connection.execute(delete(RUN).where(RUN.c.id.in_(group)))
 
     def close(self) -> None:
         self.database.close()

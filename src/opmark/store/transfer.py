@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from opmark.errors import UserError
 from opmark.schema import Environment, Run
@@ -77,12 +77,13 @@ def store_upload(store: SqlStore, arrived: UploadedRun) -> PushReply:
         _add_environments(store, here, arrived.environments)
         if arrived.cases:
             store.add_cases(here, list(arrived.cases.values()))
-        missing = _missing(here, run_id, arrived.records)
+        of_run = store.run_column(here, run_id) == run_id
+        missing = _missing(here, of_run, run_id, arrived.records)
         for some in _parts(missing):
             store.add_records(here, list(some))
         add_notes(here, run_id, [_note_row(note) for note in arrived.notes])
         findings = add_findings(here, [_finding_row(finding) for finding in _unknown(here, arrived.findings)])
-        stored = here.execute(select(func.count()).where(RECORD.c.run_id == run_id)).scalar_one()
+        stored = here.execute(select(func.count(RECORD.c.number)).where(of_run)).scalar_one()
     return PushReply(run_id, begun, len(arrived.records), len(missing), findings, stored)
 
 
@@ -106,13 +107,16 @@ def _add_environments(store: SqlStore, here: Connection, environments: Sequence[
         here.execute(store.database.insert_new(ENVIRONMENT), sorted(rows, key=lambda row: row["id"]))
 
 
-def _missing(here: Connection, run_id: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows that the store lacks. Existing ones must be equal, because records are never changed."""
+def _missing(
+    here: Connection, of_run: ColumnElement[bool], run_id: str, rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the rows that the store lacks; `of_run` finds those of the run. Existing ones must be equal, because
+    records are never changed."""
     there: set[str] = set()
     columns = (RECORD.c.task_id, RECORD.c.body, RECORD.c.samples)
     for some in _parts(rows):
         wanted = {row["task_id"]: row for row in some}
-        query = select(*columns).where(RECORD.c.run_id == run_id, RECORD.c.task_id.in_(wanted))
+        query = select(*columns).where(of_run, RECORD.c.task_id.in_(wanted))
         for found in here.execute(query):
             _check_same(run_id, found, wanted[found.task_id])
             there.add(found.task_id)

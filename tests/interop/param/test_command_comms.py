@@ -205,13 +205,25 @@ def test_init_only_connects_the_ranks(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert capsys.readouterr().out == "--init-only: timeout: nobody came\n"
 
 
-def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def stop(case: Case) -> Record:
-        raise KeyboardInterrupt
-
-    fake(monkeypatch, of=stop)
+@pytest.mark.parametrize(
+    ("done", "told"), [(0, "interrupted before the first record: nothing was stored"), (1, "stored as run 20260101-")]
+)
+def test_an_interrupt_is_no_traceback_and_says_what_is_stored(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], done: int, told: str
+) -> None:
+    fake(monkeypatch).stops_after = done
     assert command() == 130
-    assert "interrupted before the first record: nothing was stored" in capsys.readouterr().err
+    assert told in capsys.readouterr().err
+
+
+def test_an_interrupted_run_that_waits_for_its_store_is_not_called_stored(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], waiting: Path
+) -> None:
+    fake(monkeypatch).stops_after = 1
+    assert command() == 130
+    err = capsys.readouterr().err
+    assert f"kept in the journal {waiting}, not yet in " in err
+    assert "stored as run" not in err
 
 
 def test_a_mistake_is_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

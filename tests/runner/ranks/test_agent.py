@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import socket
 import threading
@@ -15,6 +14,7 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
+from worker_fixtures import add_to_path
 
 from opmark.errors import UserError
 from opmark.plugin import registry
@@ -69,7 +69,7 @@ class Conducted:
             self.code = error
 
     def ended(self) -> int | UserError | None:
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=60)
         assert not self._thread.is_alive(), "it waits for ever"
         return self.code
 
@@ -105,10 +105,7 @@ def conducted(arriving: Conducted) -> Conducted:
 @pytest.fixture
 def stranger(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The backend `lines-cpu` is installed."""
-    folder = str(Path(__file__).parent / "stranger")
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")])))
-    registry.forget()
+    add_to_path(Path(__file__).parent / "stranger", monkeypatch)
     yield
     registry.forget()
 
@@ -235,7 +232,7 @@ def test_a_stopped_worker_is_said_to_be_and_ended(conducted: Conducted, stranger
     conducted.link.send(StateRequest(1))
     assert conducted.receive(State) == State(1, "stopped")
     conducted.link.send(Stop(1))
-    process.wait(timeout=20)
+    process.wait(timeout=60)
     conducted.link.send(End(0, ""))
 
 

@@ -215,7 +215,7 @@ def test_closing_wakes_whoever_hears(pair: Pair) -> None:
     hearing.start()
     time.sleep(0.05)
     link.close()
-    hearing.join(timeout=10)
+    hearing.join(timeout=60)
     assert len(lost) == 1
 
 

@@ -187,6 +187,16 @@ def test_ranks_with_different_secrets_do_not_meet_and_say_why(launch: Launch, fr
     assert not any(secret in process.err + process.out for secret in secrets for process in (first, other))
 
 
+def test_the_others_hear_of_a_run_that_waits_for_its_store(launch: Launch, free_port: int) -> None:
+    waiting = "import opmark.store.backlog as b, pathlib; b.journals_of = lambda *_: [pathlib.Path('waiting.sqlite')]"
+    first = launch(by_hand(0, 2, free_port), *RUN, SHORT, changes=waiting)
+    other = launch(by_hand(1, 2, free_port), *RUN, SHORT)
+    assert (first.code(), other.code()) == (1, 1), first.err + other.err
+    assert "kept in the journal waiting.sqlite" in first.err
+    assert "in a journal: 1 record" in other.err
+    assert "stored" not in other.err
+
+
 # What goes wrong in the middle.
 
 

@@ -20,8 +20,11 @@ FILE_BY_FILE := $(PARALLEL) --dist loadfile
 # AGAIN=1 runs only what failed the last time, one test at a time.
 ifdef AGAIN
 PYTEST += --again
-SIDE_BY_SIDE := $(PYTEST) -m "not serial"
+SIDE_BY_SIDE := OPENBLAS_NUM_THREADS=1 $(PYTEST) -m "not serial"
 FILE_BY_FILE := $(SIDE_BY_SIDE)
+else
+# A part that is not reached this time must not seem to have passed.
+FORGET_FAILURES := rm -rf .pytest_cache/v/opmark
 endif
 
 .PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-faults test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-judge test-plugin guests test-guests lint types bench clean
@@ -30,6 +33,7 @@ run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
 
 test: $(VENV)/.installed-dev lint  ## everything that needs no GPU and has no target of its own
+	@$(FORGET_FAILURES)
 	+$(MAKE) --no-print-directory --jobs 2 types test-side-by-side
 	$(PYTEST) --group=rest -m serial
 
@@ -37,6 +41,7 @@ test-side-by-side: $(VENV)/.installed-dev
 	$(SIDE_BY_SIDE) --group=rest
 
 test-verdicts: $(VENV)/.installed-dev  ## comparisons measured in turns, revisions, the gate, bisecting, rates of error
+	@$(FORGET_FAILURES)
 	$(SIDE_BY_SIDE) --group=verdicts
 	$(PYTEST) --group=verdicts -m serial
 

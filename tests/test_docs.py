@@ -55,6 +55,7 @@ MOOD = re.compile(
     r"^! |^run: .* so far|^  hint:|^stored as|to be doubted|^ *\"Run\": "
     r"| \d+: \d+[KMG]?\.\.\d+[KMG]? "
 )
+BUSY = re.compile(r"^! |\bdisturbed\b", re.MULTILINE)
 LEFT_OUT = "…"
 LISTED = re.compile(r'"Warnings": \[[^]]*\]')
 DOUBTED = re.compile(r" \([a-z]+(-[a-z]+)?(, [a-z]+(-[a-z]+)?)*\)$")
@@ -120,8 +121,10 @@ def test_commands_print_what_the_document_says(name: str, text: str, tmp_path: P
         command, _, expected = part.partition("\n")
         wanted = words(expected)
         for _ in range(3):
-            printed = abridged(words(run(command, tmp_path)), wanted)
-            if printed == wanted:  # on a busy machine, remarks about numbers may differ now and then
+            output = run(command, tmp_path)
+            printed = abridged(words(output), wanted)
+            # On a busy machine numbers are doubted or disturbed, and with them what is said of them.
+            if printed == wanted or not BUSY.search(output):
                 break
         assert printed == wanted, command
 

@@ -40,6 +40,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
     failed = config.stash.get(FAILED, None)
     if failed is not None:
+        known = {name for item in items for name in (item.nodeid, item.nodeid.partition("::")[0])}
+        if missing := sorted(set(failed) - known):
+            raise pytest.UsageError(f"these failed the last time and are not there any more: {', '.join(missing)}")
         left_out = [item for item in items if not {item.nodeid, item.nodeid.partition("::")[0]} & set(failed)]
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)

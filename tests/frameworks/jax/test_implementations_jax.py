@@ -87,4 +87,4 @@ def test_what_jax_cannot_is_skipped_with_the_reason() -> None:
     (record,) = run(["scaled_dot_product_attention"], backend=BACKEND, size="small", db=":memory:", processes=1,
                         params={"dtype": ["float64"]}, say=lambda _: None).records  # fmt: skip
     assert record.status == "skipped"
-    assert "computes in float32 at most" in record.reason
+    assert "computes in float32 or 16 bits, not in float64" in record.reason

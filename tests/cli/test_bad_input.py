@@ -124,6 +124,7 @@ def test_a_mistake_on_the_command_line(main: Command, db: Path, arguments: list[
         (["runn"], ["error: opmark: no such command 'runn'", "did you mean run?"]),
         (["no-such-command"], ["error: opmark: no such command", "`opmark --help`"]),
         (["--no-such-option"], ["error: opmark: no option --no-such-option", "`opmark --help`"]),
+        (["list", "--dtype", "float16"], ["error: opmark list: no option --dtype", "hint: `opmark list --help`"]),
         (["run", "--efort", "quick"], ["error: opmark run: no option --efort", "hint: did you mean --effort?"]),
         (["run", "exp", "--seed", "x"], ["error: opmark run: invalid value for '--seed'", "`opmark run --help`"]),
         (["runs", "label"], ["error: opmark runs label: missing argument", "`opmark runs label --help`"]),

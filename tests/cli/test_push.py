@@ -7,6 +7,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from http.client import HTTPConnection
 from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
@@ -336,18 +337,34 @@ def test_one_limit_holds_for_all_tries_and_runs(main: Command, server: Taking) -
     server.first = [dripping(b"HTT")] * 9
     done = main("push", server.url, "--label", "nightly", "--timeout", "0.5")
     assert done.code == 1
-    assert done.err.count("given up: no delivery within 0.5 s") == 2
+    assert done.err.count("given up: no delivery within 0.5 s") == 1
+    assert done.err.count("is not tried again") == 1
     assert done.err.count("or with a longer --timeout") == 2
+    assert done.err.count("sending") == 1
     assert len(server.asked) == 1, "when the time is over, the other run is not tried"
 
 
-def test_a_server_that_asks_for_more_time_than_there_is_is_given_up_at_once(main: Command, server: Taking) -> None:
-    server.first = [answering(503, **{"retry-after": "100"})] * 9
-    done = main("push", server.url, "--timeout", "50")
+@pytest.mark.parametrize("asked", ["100", "1000"])
+def test_a_server_that_asks_for_more_time_than_there_is_is_given_up_at_once(
+    main: Command, server: Taking, asked: str
+) -> None:
+    server.first = [answering(503, **{"retry-after": asked})] * 9
+    done = main("push", server.url, "--label", "nightly", "--timeout", "50")
     assert done.code == 1
-    assert "answers 503; given up: no delivery within 50 s" in done.err
+    assert f"answers 503; asks to wait {asked} s, longer than --timeout 50 leaves" in done.err
+    assert done.err.count("is not tried again") == done.err.count("sending") == 1
     assert "trying again" not in done.err
+    assert "no delivery within" not in done.err
     assert len(server.asked) == 1
+
+
+def test_a_pause_that_is_longer_than_what_is_left_is_not_begun(
+    main: Command, server: Taking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(push_module, "PAUSES", (90.0,))
+    server.first = [busy]
+    done = main("push", server.url, "--timeout", "50")
+    assert "answers 503; the next try would be in 90 s, longer than --timeout 50 leaves" in done.err
 
 
 def test_a_delivery_begins_the_limit_anew(server: Taking, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,6 +377,36 @@ def test_a_delivery_begins_the_limit_anew(server: Taking, monkeypatch: pytest.Mo
     client = push_module.DashboardClient(server.url, TOKEN, timeout=100.0)
     assert [client.deliver(b"").new for _ in range(3)] == [1, 1, 1]
     assert sum(now) == 180.0
+
+
+def test_a_server_that_reads_slowly_is_given_up(server: Taking, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As over https, where the time-out of the socket begins again with every record."""
+
+    class RecordConnection(HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)
+
+        def send(self, data: Any) -> None:
+            for start in range(0, len(data), 1 << 14):
+                super().send(data[start : start + (1 << 14)])
+
+    read: list[bytes] = []
+
+    def read_slowly(handler: Any) -> None:
+        handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+        with suppress(OSError):
+            while sum(map(len, read)) < len(body) and (some := handler.rfile.read1(1 << 16)):
+                read.append(some)
+                time.sleep(0.05)
+
+    body = bytes(8 << 20)
+    monkeypatch.setattr(push_module, "HTTPConnection", RecordConnection)
+    server.first = [read_slowly]
+    client = push_module.DashboardClient(server.url, TOKEN, timeout=0.5)
+    with pytest.raises(push_module.DeliveryError, match="given up: no delivery within"):
+        client.deliver(body)
+    assert sum(map(len, read)) < len(body)
 
 
 @pytest.mark.parametrize("timeout", ["0", "-1", "nan", "inf"])

@@ -12,8 +12,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from fnmatch import fnmatchcase
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
@@ -109,6 +109,7 @@ def _push_run(store: SqlStore, run: Run, dashboard: DashboardClient, say: Callab
 def _deliver(
     store: SqlStore, part: UploadPart, dashboard: DashboardClient, name: str, say: Callable[[str], None]
 ) -> PushReply:
+    dashboard.check_time()
     body = gzipped(payload(store, part))
     say(f"{name}: sending {count_noun(part.records, 'record')}, {count_bytes(len(body))}")
     return dashboard.deliver(body)
@@ -160,11 +161,11 @@ def is_loopback(host: str) -> bool:
 PAUSES = (1.0, 3.0, 9.0, 27.0)
 """Seconds before each further attempt: a server may restart, or wait for another writer of its store."""
 ANSWER_TIMEOUT = 120.0
-"""Seconds to wait for an answer: the server itself waits for other writers of its store."""
+"""Seconds for an upload and its answer: the server itself waits for other writers of its store."""
 _SHORTEST_WAIT = 0.1
-"""Seconds to wait for an answer even where less is left: a socket takes no time-out of 0."""
+"""Seconds for an upload and its answer even where less is left: a socket takes no time-out of 0."""
 _MAX_PAUSE = 120.0
-"""Longest pause in seconds that a server may ask for."""
+"""Longest pause in seconds, whatever a server asks for."""
 _MAX_ANSWER = 1 << 20
 """Bytes of an answer that are read at most."""
 _RETRY = frozenset({429, 502, 503, 504})
@@ -185,6 +186,7 @@ class _HttpResponse(NamedTuple):
     body: bytes
     location: str
     wait: float
+    """Seconds after which the server asks to be tried again."""
 
 
 class DashboardClient:
@@ -214,37 +216,42 @@ class DashboardClient:
 
     def deliver(self, body: bytes) -> PushReply:
         """Send one upload. Raises DeliveryError if it fails, and another UserError if any upload would fail like
-        this. When the time is over, later uploads are not tried any more."""
+        this. `check_time` says whether there is time for it."""
         deadline = time.monotonic() - self._waited + self._timeout
-        trouble = "is not tried again"
         for pause in (*PAUSES, None):
-            if time.monotonic() >= deadline:
-                break
             try:
                 answer = self._post(body, deadline)
                 if answer.status not in _RETRY:
                     self._waited = 0.0
                     return self._read(answer)
-                trouble, wait = f"answers {answer.status}", answer.wait
+                trouble, asked = f"answers {answer.status}", answer.wait
             except (ConnectionResetError, BrokenPipeError, TimeoutError, HTTPException) as error:
-                trouble, wait = str(error) or type(error).__name__, 0.0
+                trouble, asked = str(error) or type(error).__name__, 0.0
             except OSError as error:
                 raise self._unreachable(error) from None
+            left = deadline - time.monotonic()
+            self._waited = self._timeout - left
+            if left <= 0:
+                raise self._given_up(f"{trouble}; given up: no delivery within {self._timeout:g} s")
             if pause is None:
                 break
-            wait = max(pause, wait)
-            if time.monotonic() + wait >= deadline:
+            wait = max(pause, min(asked, _MAX_PAUSE))
+            if wait >= left:
                 self._waited = self._timeout
-                break
+                due = f"asks to wait {asked:g} s" if asked > pause else f"the next try would be in {wait:g} s"
+                raise self._given_up(f"{trouble}; {due}, longer than --timeout {self._timeout:g} leaves")
             self._say(f"{self.name}: {trouble}; trying again in {wait:g} s, for {self._timeout:g} s in all")
             time.sleep(wait)
-        self._waited = max(self._waited, time.monotonic() - deadline + self._timeout)
-        if self._waited < self._timeout:
-            raise DeliveryError(f"{self.name}: {trouble}", "nothing is lost here: push again later")
-        raise DeliveryError(
-            f"{self.name}: {trouble}; given up: no delivery within {self._timeout:g} s",
-            "nothing is lost here: push again later, or with a longer --timeout",
-        )
+        raise DeliveryError(f"{self.name}: {trouble}", "nothing is lost here: push again later")
+
+    def check_time(self) -> None:
+        """Raise DeliveryError if an upload was given up for want of time: later ones are not tried."""
+        if self._waited >= self._timeout:
+            raise self._given_up("is not tried again")
+
+    def _given_up(self, why: str) -> DeliveryError:
+        hint = "nothing is lost here: push again later, or with a longer --timeout"
+        return DeliveryError(f"{self.name}: {why}", hint)
 
     def _post(self, body: bytes, deadline: float) -> _HttpResponse:
         connection = self._connection(_answer_time(deadline))
@@ -256,10 +263,12 @@ class DashboardClient:
             "user-agent": f"opmark/{VERSION}",
         }
         try:
-            # A server may answer and close the connection before it has read the whole body.
-            with suppress(BrokenPipeError, ConnectionResetError):
-                connection.request("POST", self._path, body, headers)
-            return _read_response(connection, _answer_time(deadline))
+            connection.connect()
+            with _time_limit(connection.sock, _answer_time(deadline)):
+                # A server may answer and close the connection before it has read the whole body.
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    connection.request("POST", self._path, body, headers)
+                return _read_response(connection)
         finally:
             connection.close()
 
@@ -302,36 +311,41 @@ class DashboardClient:
 
 
 def _answer_time(deadline: float) -> float:
-    """Return the seconds to wait for an answer."""
+    """Return the seconds for an upload and its answer."""
     return min(ANSWER_TIMEOUT, max(deadline - time.monotonic(), _SHORTEST_WAIT))
 
 
-def _read_response(connection: HTTPConnection, timeout: float) -> _HttpResponse:
-    """Read the answer. The time-out of a socket begins again with every byte, so that a server which sends one now and
-    then would never end: the connection is shut down when the time for the whole answer is over."""
+@contextmanager
+def _time_limit(sock: socket.socket, seconds: float) -> Iterator[None]:
+    """Shut the connection down when the time is over, and raise TimeoutError. The time-out of a socket begins again
+    with every record that TLS sends and every byte that is read, so that a slow server could outlast it."""
     late = threading.Event()
-    sock = connection.sock  # the connection forgets it with the first line of an answer that closes it
 
     def give_up() -> None:
         late.set()
         with suppress(OSError):  # it may be closed already
-            sock.shutdown(socket.SHUT_RDWR)
+            # Not the method of an SSLSocket: that ends the encryption first, and the sender may still be at work.
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
-    timer = threading.Timer(timeout, give_up)
+    timer = threading.Timer(seconds, give_up)
     timer.daemon = True
     timer.start()
     try:
-        response = connection.getresponse()
-        body = response.read(_MAX_ANSWER)
+        yield
     except (OSError, HTTPException):
         if not late.is_set():
             raise
     finally:
         timer.cancel()
     if late.is_set():
-        raise TimeoutError(f"not a whole answer within {timeout:.3g} s")
+        raise TimeoutError(f"not a whole answer within {seconds:.3g} s")
+
+
+def _read_response(connection: HTTPConnection) -> _HttpResponse:
+    response = connection.getresponse()
+    body = response.read(_MAX_ANSWER)
     after = response.headers.get("retry-after", "")
-    wait = min(float(after), _MAX_PAUSE) if after.isascii() and after.isdecimal() else 0.0
+    wait = float(after) if after.isascii() and after.isdecimal() else 0.0
     return _HttpResponse(response.status, body, response.headers.get("location", ""), wait)
 
 

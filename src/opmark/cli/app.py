@@ -214,7 +214,7 @@ def _explain(error: Any) -> Exception:
     message, near = error.format_message().rstrip("."), None
     if hasattr(error, "possibilities"):
         message, near = f"no option {error.option_name}", nearest(error.option_name, error.possibilities or ())
-        if error.option_name in _PARAMETERS:
+        if error.option_name in _PARAMETERS and any("-p" in param.opts for param in error.ctx.command.params):
             near = f"-p {error.option_name.removeprefix('--')}=..."
     elif mistyped := re.fullmatch(r"No such command '(.+)'", message):
         near = nearest(mistyped[1], [*COMMANDS, *FOREIGN_COMMANDS])

@@ -95,9 +95,7 @@ class Param:
                 f"parameter `{self.name}`: expected {kind.expected}, got {_quote(value)}", self._domain_hint(value)
             )
         if self.choices and value not in self.choices:
-            near = nearest(str(value), self.choices)
-            guess = f"did you mean `{near}`?" if near else None
-            hint = self._operators_hint(str(value)) if self.kind == "dtype" else guess
+            hint = self._operators_hint(str(value)) if self.kind == "dtype" else self._near_hint(str(value))
             listed = f"one of {', '.join(self.choices)}"
             raise InvalidParameter(f"parameter `{self.name}`: expected {listed}, got {_quote(value)}", hint)
         return kind.canonical(value)
@@ -124,17 +122,23 @@ class Param:
     def _domain_hint(self, value: object) -> str | None:
         if self.kind != "dtype":
             return f"`{self.name}`: {self.doc}"
-        meant = spelled_here(str(value))
-        if offered := [name for name in meant if not self.choices or name in self.choices]:
-            return f"did you mean {_quote_names(offered)}?"
-        if meant:
+        meant, listed = spelled_here(str(value)), f"known: {', '.join(self._known)}"
+        if meant and not {*meant} & {*self._known}:
             lacks = f"it is {_quote_names(meant)} here, which this parameter does not take"
-            return f"{lacks}; {self._operators_hint(meant[0])}"
-        known = self.choices or (*DTYPES, *STORED_AS)
-        near = nearest(str(value), known)
-        return f"did you mean `{near}`?" if near else f"known: {', '.join(known)}"
+            return f"{lacks}; {self._operators_hint(meant[0]) or listed}"
+        return self._near_hint(str(value)) or listed
 
-    def _operators_hint(self, dtype: str) -> str:
+    @property
+    def _known(self) -> tuple[str, ...]:
+        return self.choices or (*DTYPES, *STORED_AS)
+
+    def _near_hint(self, value: str) -> str | None:
+        """Return the choices that other systems call so, or else the one that is written most like it."""
+        meant = [name for name in spelled_here(value) if name in self._known]
+        names = meant or [near for near in [nearest(value, self._known)] if near]
+        return f"did you mean {_quote_names(names)}?" if names else None
+
+    def _operators_hint(self, dtype: str) -> str | None:
         """Return what takes an element type that this parameter does not: as it says itself, or a few operators."""
         if known := dict(self.elsewhere).get(dtype):
             return known
@@ -143,7 +147,7 @@ class Param:
         operators = catalogue().values()
         takers = [op.name for op in operators if self.name in op.by_name and dtype in op.by_name[self.name].choices]
         if not 0 < len(takers) <= _FEW_OPERATORS:
-            return "`opmark describe OPERATOR` lists the types that an operator takes"
+            return None
         return f"`{dtype}` is taken by {', '.join(sorted(takers, key=len))}"
 
 

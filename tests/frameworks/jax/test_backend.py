@@ -245,6 +245,21 @@ def test_what_was_compiled_before_is_told_as_it_was(live: Backend) -> None:
     assert min(again.cached, again.cold) > 0
 
 
+def test_the_second_time_is_that_of_a_program_which_jax_has_kept(live: Backend) -> None:
+    steps: list[str] = []
+
+    def note(event: str, _: float, **__: Any) -> None:
+        steps.append(event.rpartition("/")[2])
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    try:
+        live.compile(_function(live, lambda x: x * 3 + 1, (8,)), {})
+    finally:
+        jax.monitoring.unregister_event_duration_listener(note)
+    assert steps.count("jaxpr_trace_duration") == 2
+    assert steps.count("backend_compile_duration") == 1
+
+
 def test_what_is_left_to_python_is_refused(live: Backend) -> None:
     def call(x: Any) -> Any:
         return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)

@@ -14,7 +14,7 @@ _MODULE = "opmark.runner.worker_process"
 
 
 class _CalmFinder:
-    """Finds the one module, so that it is changed as soon as it is there: nobody imports it for the sake of this."""
+    """Changes the one module when a process imports it. A process that does not need the module does not import it."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:

@@ -52,6 +52,12 @@ def check_data(name: str) -> None:
     assert seen["implementations"].keys() == backends().keys()
 
 
+def test_a_tolerance_that_depends_on_the_element_type_is_told_for_each() -> None:
+    described = text("scaled_dot_product_attention", 2000)
+    assert "float8_e4m3fn 0.26 x |expected|" in described
+    assert "float8_e5m2 0.5 x |expected|" in described
+
+
 def test_a_parameter_tells_its_default_or_that_it_is_required() -> None:
     params = {param["name"]: param for param in operator_view(operator("matmul"))["params"]}
     assert params["M"]["required"] is True

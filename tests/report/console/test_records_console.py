@@ -167,6 +167,12 @@ def test_a_doubt_says_of_which_quantity_it_is_where_there_are_several(
     assert "! noisy: matmul M=256 N=128 K=64 float32: latency warm: by 20 %" in text.splitlines()
 
 
+def test_a_doubt_about_another_phase_than_forward_names_it(make_record: MakeRecord, printed: Printed) -> None:
+    noisy = Caution("noisy", "by 20 %")
+    text = printed([make_record(), make_record(phase="backward", cautions=[noisy])])
+    assert "! noisy: matmul M=256 N=128 K=64 float32 backward: by 20 %" in text.splitlines()
+
+
 def test_a_number_that_is_the_schedulers_is_marked_twice(make_record: MakeRecord, printed: Printed) -> None:
     row = printed([make_record(cautions=[Caution("preempted", "m")])]).splitlines()[1]
     assert cells(row)[-1] == "ok !!"

@@ -37,9 +37,9 @@ from opmark.schema.messages import (
 
 Tasks = Callable[..., Task]
 NO_TIME = 120.0
-A_MOMENT = 0.4
-"""A time-out of tests in which it is to come."""
 """Seconds that no wait may take: far beyond any time-out of these tests."""
+A_MOMENT = 0.4
+"""Seconds of a time-out in tests that wait for it."""
 
 
 class FakeRank:

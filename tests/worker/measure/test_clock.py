@@ -1,4 +1,5 @@
-"""The host's clock: exactly with a clock that only counts, and in proportion with the real one."""
+"""The host's clock: exactly with a clock that only counts, and in proportion with the processor time of this
+thread."""
 
 from __future__ import annotations
 
@@ -128,7 +129,7 @@ def test_what_the_harness_costs_is_asked_once_for_all_timers(counter: Any) -> No
 
 
 @pytest.fixture
-def real_clock(fake_time: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Timer]:
+def thread_clock(fake_time: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Timer]:
     """Asks the machine anew with each call. What it says is the processor time of this thread: while others have the
     core, that stands still."""
     monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter_ns=time.thread_time_ns))
@@ -141,30 +142,30 @@ def real_clock(fake_time: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], 
     return anew
 
 
-def test_the_overhead_grows_with_the_calls_and_is_never_negative(real_clock: Callable[[], Timer]) -> None:
-    timer = real_clock()
+def test_the_overhead_grows_with_the_calls_and_is_never_negative(thread_clock: Callable[[], Timer]) -> None:
+    timer = thread_clock()
     assert 0 <= timer.overhead(1) < timer.overhead(10) < timer.overhead(1000)
 
 
-def test_the_overhead_is_small_against_real_work(real_clock: Callable[[], Timer]) -> None:
-    timer = real_clock()
+def test_the_overhead_is_small_against_real_work(thread_clock: Callable[[], Timer]) -> None:
+    timer = thread_clock()
     seconds = min(timer.time(lambda: sum(range(3000)), 20) for _ in range(20))
     assert timer.overhead(20) < 0.05 * seconds
 
 
-def test_the_overhead_is_what_an_empty_launch_takes(real_clock: Callable[[], Timer]) -> None:
+def test_the_overhead_is_what_an_empty_launch_takes(thread_clock: Callable[[], Timer]) -> None:
     # Implementations are partial calls of a framework's function; this one has a function that does nothing.
     empty = partial(operator.truth, None)
     overheads, seen = [], []
     for _ in range(5):  # by turns, so that a busy moment meets both
-        timer = real_clock()
+        timer = thread_clock()
         overheads.append(timer.overhead(1000))
         seen.append(min(timer.time(empty, 1000) for _ in range(20)))
     assert 0.5 * min(seen) < min(overheads) < 1.5 * min(seen)
 
 
-def test_twice_the_work_takes_about_twice_the_time(real_clock: Callable[[], Timer]) -> None:
-    timer = real_clock()
+def test_twice_the_work_takes_about_twice_the_time(thread_clock: Callable[[], Timer]) -> None:
+    timer = thread_clock()
     pairs = [[net(timer, lambda n=n: sum(range(n)), 10) for n in (4000, 8000)] for _ in range(40)]
     once, twice = (min(times) for times in zip(*pairs, strict=True))
     assert twice / once == pytest.approx(2, rel=0.25)

@@ -170,8 +170,8 @@ def _cost_cells(cost: Cost | None) -> tuple[str, ...]:
 
 def _tolerances(operator: Operator) -> Text:
     params = operator.complete(operator.presets["typical"])
-    dtypes = next((p.choices for p in operator.params if p.name == "dtype"), ())
-    bounds = {dtype: operator.tolerance.bounds(dtype, params) for dtype in dtypes if is_float(dtype)}
+    dtypes = filter(is_float, next((p.choices for p in operator.params if p.name == "dtype"), ()))
+    bounds = {dtype: operator.tolerance.bounds(dtype, {**params, "dtype": dtype}) for dtype in dtypes}
     if not any(near for near, _ in bounds.values()):
         return Text("has to equal the reference exactly")
     listed = ", ".join(f"{name} {near:g} x |expected| + {far:.2g} x rms" for name, (near, far) in bounds.items())

@@ -259,7 +259,7 @@ def print_communication(found: Sequence[Row], console: Console) -> None:
 
 def name_rows(found: Sequence[Row]) -> str:
     """Return the name of the first row, and the number of the others."""
-    first = f"{found[0].op} {found[0].parameters}".strip()
+    first = found[0].name
     return first if len(found) == 1 else f"{first} and {len(found) - 1} more"
 
 

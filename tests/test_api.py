@@ -461,6 +461,7 @@ def test_what_was_never_tried_is_told_and_taken_up_again(tmp_path: Path, monkeyp
         patch.setattr(run_module, "run_plan", cut)
         first = opmark.run("exp", db=db, **whole)
     assert [record.status for record in first.records] == ["ok", "error", "error"]
+    assert repr(first) == f"<opmark run {first.run.id}: 1 ok, 2 not tried>"
     assert len(opmark.show(db=db).records) == 1
     resumed = opmark.run("exp", db=db, resume=True, **whole)
     assert [record.status for record in resumed.records] == ["ok", "ok", "ok"]

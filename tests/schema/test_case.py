@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opmark.analysis.rows import case_parameters
 from opmark.schema import Case, Environment
-from opmark.schema.case import PLUGIN_OPERATOR, content_id, shown_case
+from opmark.schema.case import LONGEST_NAME, PLUGIN_OPERATOR, content_id, is_operator, shown_case
 
 PARAMS = {"M": 4, "shape": [2, 3], "eps": 1e-5, "causal": False, "dtype": "float32"}
 
@@ -168,13 +169,46 @@ def test_a_registered_operator_is_shown_by_its_name(build, data, shown):
     assert (shown_case(case).op, shown_case(case).params, shown_case(case).id) == ("mine.scale", shown, case.id)
 
 
+def test_a_registered_operator_is_found_by_both_of_its_names():
+    case = registered("mine.scale")
+    names = ("mine.scale", "mine.*", PLUGIN_OPERATOR, "mine", "exp")
+    assert [is_operator(case, name) for name in names] == [True, True, True, False, False]
+
+
+def registered(name, build=None, data=None):
+    built = [name, {"value": ["/tmp/mine.py"]}, {"value": build}, {"value": data}]
+    return Case.of(PLUGIN_OPERATOR, {"args": ["4 float32"], "kwargs": {}, "build": {"args": built}}, "forward")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        registered("mine.scale", data={"args": 5}),
+        registered("mine.scale", data={"kwargs": "x"}),
+        registered("mine.scale", build={"args": 5}),
+        registered(""),
+        registered(5),
+        registered("x" * (LONGEST_NAME + 1)),
+    ],
+)
+def test_a_registered_operator_without_the_parts_of_a_call_is_shown_as_it_is_stored(case):
+    assert shown_case(case) is case
+
+
+odd_call = st.fixed_dictionaries({}, optional={"args": plain, "kwargs": plain})
+odd_build = st.tuples(plain, plain, *2 * [st.fixed_dictionaries({"value": plain | odd_call})]).map(list)
+
+
 @given(
-    plain | st.fixed_dictionaries({"args": st.lists(plain, min_size=3, max_size=5)}),
-    st.sampled_from(["exp", PLUGIN_OPERATOR]),
+    plain,
+    plain,
+    plain | odd_call | st.fixed_dictionaries({"args": st.lists(plain, min_size=3, max_size=5) | odd_build}),
+    st.sampled_from(["exp", "torch.exp", PLUGIN_OPERATOR]),
 )
 @settings(deadline=None)
-def test_a_stored_case_of_any_content_can_be_shown(build, op):
-    case = Case.of(op, {"args": [], "kwargs": {}, "build": build}, "forward")
+def test_a_stored_case_of_any_content_can_be_shown(args, kwargs, build, op):
+    case = Case.of(op, {"args": args, "kwargs": kwargs, "build": build}, "forward")
     assert shown_case(case).id == case.id
-    if op == "exp":
+    assert isinstance(case_parameters(case), str)
+    if op != PLUGIN_OPERATOR:
         assert shown_case(case) is case

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from opmark.analysis.environment import Machine, differing, machine_of
 from opmark.analysis.noise_floor import LEAST, RUNS, deviations, spread
+from opmark.analysis.rows import case_parameters
 from opmark.errors import UnknownName, UserError
-from opmark.plugin.param import format_params
 from opmark.plugin.registry import operator as find_operator
-from opmark.plugin.registry import parameters_of
 from opmark.schema import FAILED, QUANTITIES, Case, Run
+from opmark.schema.case import PLUGIN_OPERATOR, is_operator, shown_case
 from opmark.schema.history import Histories, History, HistoryPoint, LevelChange, Outage, RunAt
 from opmark.schema.machine import NoiseFloor
 from opmark.schema.measurement import PREEMPTED, Cache
@@ -154,6 +154,7 @@ def _described(query: HistoryQuery) -> str:
 
 
 def _find_cases(store: Store, runs: Sequence[Run], query: HistoryQuery) -> dict[str, Case]:
+    names: list[str] = []
     if _ID(query.case):
         ids = [query.case]
     else:
@@ -161,12 +162,18 @@ def _find_cases(store: Store, runs: Sequence[Run], query: HistoryQuery) -> dict[
         ids = [
             key
             for key, op in _stored_cases(store, runs).items()
-            if key.startswith(query.case) and (not names or any(fnmatchcase(op, name) for name in names))
+            if key.startswith(query.case)
+            and (not names or op == PLUGIN_OPERATOR or any(fnmatchcase(op, name) for name in names))
         ]
     found: dict[str, Case] = {}
     for part in _chunks(ids, _AT_ONCE):
         found |= store.cases(part)
-    return {key: case for key, case in found.items() if _fits(case, query)}
+    return {
+        key: case
+        for key, case in found.items()
+        if _fits(case, query)
+        and (not names or case.op != PLUGIN_OPERATOR or any(is_operator(case, name) for name in names))
+    }
 
 
 def _stored_cases(store: Store, runs: Sequence[Run]) -> dict[str, str]:
@@ -258,8 +265,8 @@ def _history(
     level = values[begins[-1] :]
     return History(
         case=series.case,
-        op=line.op,
-        params=format_params(case, parameters_of(case.op)),
+        op=shown_case(case).op,
+        params=case_parameters(case),
         phase=case.phase,
         backend=series.backend,
         implementation=series.implementation,

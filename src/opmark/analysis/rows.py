@@ -42,7 +42,7 @@ from opmark.schema.chart import Unit
 from opmark.schema.cost import Link, Traffic
 from opmark.schema.machine import NoiseFloor, Peaks
 from opmark.schema.measurement import PREEMPTED
-from opmark.schema.record import COUNTED, FAILED, Overlap, Status, StoredFigure, severity
+from opmark.schema.record import COUNTED, FAILED, NOT_TRIED, Overlap, Status, StoredFigure, severity
 from opmark.schema.record_head import RecordHead
 from opmark.schema.task import key_across_processes
 from opmark.stats import geometric_mean, log_interval
@@ -51,7 +51,6 @@ from opmark.units import percent, seconds
 
 NO_WORK = ("host_time",)
 """Times that do not include the work itself, so that no rate follows from them."""
-NOT_TRIED = "not tried"
 
 
 def unit_of(quantity: str) -> Unit:
@@ -210,7 +209,7 @@ class Row(Struct, frozen=True, dict=True):
 
     @property
     def status_text(self) -> str:
-        """The status for people: what became of the worker says nothing about a task that it was never given."""
+        """The status for people, as `Record.status_text`."""
         return NOT_TRIED if self.untried else self.status
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 
 from opmark.analysis.comparison import compare as compare_sides
 from opmark.analysis.comparison import side_of
+from opmark.analysis.rows import case_parameters
 from opmark.api.ab import ab_request, measure_sides
 from opmark.api.baseline import BaselineSide
 from opmark.api.compare import RunFinder, RunReference, cases_of
@@ -16,10 +17,9 @@ from opmark.api.confirm import ConfirmationResult, SlowdownConfirmation, doubtfu
 from opmark.api.requests import ABRequest, CheckRequest, RunRequest, TurnOptions, keywords_of
 from opmark.api.run import plan_cases, run_request
 from opmark.errors import UnknownName, UserError
-from opmark.plugin.param import format_params
-from opmark.plugin.registry import parameters_of
 from opmark.runner.selection import select_cases
 from opmark.schema import Case
+from opmark.schema.case import shown_case
 from opmark.schema.comparison import CheckedCase, CheckResult, Compared, Outcome, Pairing
 from opmark.schema.options import MeasureOptions, Selection, options_of, split_names
 from opmark.schema.record import COUNTED, FAILED, MEASURED
@@ -164,7 +164,7 @@ def _refuse_other_cases(base: RunReference, request: CheckRequest) -> None:
 
 
 def _case_name(case: Case) -> str:
-    return " ".join(filter(None, (case.op, format_params(case, parameters_of(case.op)), case.phase)))
+    return " ".join(filter(None, (shown_case(case).op, case_parameters(case), case.phase)))
 
 
 def _list_first(names: Sequence[str]) -> str:

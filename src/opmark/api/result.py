@@ -92,7 +92,7 @@ class Result:
         return to_arrow(self.rows())
 
     def __repr__(self) -> str:
-        counts = Counter(record.status for record in self.records)
+        counts = Counter(record.status_text for record in self.records)
         listed = ", ".join(f"{count} {status}" for status, count in counts.items())
         return f"<opmark run {self.run.id}: {listed}>"
 
@@ -152,7 +152,9 @@ def interruption_line(run_ids: Sequence[str], db: PathLike | None, advice: str =
     """Say what is left of an interrupted command, once its store is closed: the runs that have a record."""
     if not run_ids:
         return "interrupted before the first record: nothing was stored"
-    where = "nothing was to be stored" if str(db) == memory.NAME else storage_line(run_ids, db)
+    where = (
+        "the results were only in memory: nothing is stored" if str(db) == memory.NAME else storage_line(run_ids, db)
+    )
     return f"interrupted{advice and '; '}{advice}\n{where}"
 
 

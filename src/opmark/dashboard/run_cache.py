@@ -14,12 +14,11 @@ from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
-from opmark.analysis.rows import RunView
+from opmark.analysis.rows import RunView, case_parameters
 from opmark.api.items import CaseCache, refresh_view, view_stored_run
 from opmark.dashboard.items import RunProgress, estimate_progress
-from opmark.plugin.param import format_params
-from opmark.plugin.registry import parameters_of
 from opmark.schema import Case, Run
+from opmark.schema.case import shown_case
 from opmark.schema.run import RunSummary
 from opmark.store.changes import (
     ReadMark,
@@ -159,8 +158,8 @@ class CaseListCache:
         with self._lock:
             count = count_cases(store)
             if count != self._count:
-                found = sorted(store.cases(case_ids(store)).values(), key=lambda case: case.op)
-                self._known = [(case, format_params(case, parameters_of(case.op))) for case in found]
+                found = sorted(store.cases(case_ids(store)).values(), key=lambda case: shown_case(case).op)
+                self._known = [(case, case_parameters(case)) for case in found]
                 self._count = count
             return self._known
 

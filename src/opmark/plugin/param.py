@@ -12,7 +12,7 @@ import msgspec
 
 from opmark.errors import InvalidParameter, nearest
 from opmark.schema.arguments import canonical_call
-from opmark.schema.case import Case
+from opmark.schema.case import Case, is_call
 from opmark.schema.tensor import DTYPES, STORED_AS, spelled_here
 
 # Parse numbers of bytes as people write them: `64K`, and series such as `8..64M`.
@@ -312,7 +312,7 @@ def format_params(case: Case, known: Mapping[str, Param], called: str = "") -> s
 
     `known` holds the parameters of its operator, `called` the arguments of a foreign call or the mode of a module.
     """
-    if {"args", "kwargs"} <= set(case.params):
+    if {"args", "kwargs"} <= set(case.params) and is_call(case.params) and is_call(_build_arguments(case.params)):
         return " ".join(filter(None, (_arguments(case.params), called)))
     parts = [called] if called else []
     for name, value in case.params.items():
@@ -358,12 +358,16 @@ def short_bytes(value: int) -> str:
 
 def _arguments(params: dict[str, Any]) -> str:
     """Format the arguments of a callable as a call is written, with those of its constructor first."""
-    built = params.get("build")
-    parts = built if isinstance(built, dict) else {"args": built}
+    built, parts = params.get("build"), _build_arguments(params)
     if set(parts) == {"train"}:  # an object that exists already
         built = None
     first, second = (", ".join(_format_call(part)) for part in (parts, params))
     return f"({first})({second})" if built is not None else second
+
+
+def _build_arguments(params: Mapping[str, Any]) -> dict[str, Any]:
+    built = params.get("build")
+    return built if isinstance(built, dict) else {"args": built}
 
 
 def _format_call(call: Mapping[str, Any]) -> list[str]:

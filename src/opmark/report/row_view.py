@@ -26,7 +26,7 @@ def row_view(row: Row) -> dict[str, Any]:
     return {
         "run": row.run,
         "case": row.case,
-        "op": row.op,
+        "op": record.task.case.op,
         "params": row.params,
         "phase": row.phase,
         "wrt": list(row.wrt),

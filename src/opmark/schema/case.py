@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 import msgspec
@@ -50,6 +52,8 @@ class Case(Struct, frozen=True):
         return cls(content_id(content), op, params, phase, tags, wrt, sources, written_as)
 
 
+LONGEST_NAME = 1_000
+"""Characters of names that are shown in tables and searched for: operators, backends, labels."""
 PLUGIN_OPERATOR = "opmark.interop.param.plugin:PluginOperator"
 """The class that runs operators which users registered for PARAM. It is built from the name of the operator, the
 modules to load, the build of the operator, and its data: each a mapping with the key `value`, except for the name."""
@@ -60,11 +64,23 @@ def shown_case(case: Case) -> Case:
     case that does not have the parts of such a call is shown as it is."""
     build = case.params.get("build")
     parts = build.get("args") if case.op == PLUGIN_OPERATOR and isinstance(build, dict) else None
-    if not isinstance(parts, list) or len(parts) != 4:
+    if not isinstance(parts, list) or len(parts) != 4 or not isinstance(parts[0], str):
         return case
     built, data = (_describe_data(part.get("value") if isinstance(part, dict) else part) for part in parts[2:])
     call = {**case.params, "build": built, **(data or {})}
-    return msgspec.structs.replace(case, op=str(parts[0]), params=call)
+    named = 0 < len(parts[0]) <= LONGEST_NAME
+    shows = named and is_call(call) and (built is None or is_call(built))
+    return msgspec.structs.replace(case, op=parts[0], params=call) if shows else case
+
+
+def is_operator(case: Case, pattern: str) -> bool:
+    """Whether the operator of a case, as it is stored or as tables show it, has a name; `*` and `?` are allowed."""
+    return any(fnmatchcase(one.op, pattern) for one in (case, shown_case(case)))
+
+
+def is_call(params: Mapping[str, Any]) -> bool:
+    """Whether parameters have arguments as a call has them: `args` as a list and `kwargs` by name, or none of them."""
+    return isinstance(params.get("args"), list | None) and isinstance(params.get("kwargs"), dict | None)
 
 
 def _describe_data(data: Any) -> dict[str, Any] | None:

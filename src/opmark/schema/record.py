@@ -136,6 +136,8 @@ killed     its process was ended from outside, and nothing says why
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 FAILED: frozenset[Status] = frozenset({"wrong", "error", "timeout", "oom", "killed"})
+NOT_TRIED = "not tried"
+"""In place of the status of a record that is `untried`, where people read it."""
 COUNTED: frozenset[Status] = frozenset({"ok", "unchecked"})
 """Statuses of numbers that count: in rates, comparisons, histories and key figures."""
 MEASURED: frozenset[Status] = COUNTED | {"disturbed"}
@@ -215,6 +217,11 @@ class Record(Struct, frozen=True):
     @property
     def failed(self) -> bool:
         return self.status in FAILED
+
+    @property
+    def status_text(self) -> str:
+        """The status for people: what became of the worker says nothing about a task that it was never given."""
+        return NOT_TRIED if self.untried else self.status
 
     def measurement(self, quantity: str | None = None, cache: Cache | None = None) -> Measurement | None:
         """Return the first measurement that matches; without arguments, the headline."""

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from opmark.schema import Case, Record, Run
+from opmark.schema.case import LONGEST_NAME
 from opmark.schema.codec import strict_struct
 from opmark.schema.machine import MachineFinding, NoiseFloor, Peaks
 from opmark.schema.record import MEASURED
@@ -38,7 +39,7 @@ class Limits:
     notes: int = 1_000
     text: int = 100_000
     """Characters of a text; the longest are commands and error messages of frameworks."""
-    name: int = 1_000
+    name: int = LONGEST_NAME
     """Characters of names that are shown in tables and searched for: operators, backends, labels."""
     depth: int = 24
     """Depth of nested lists and objects, so that recursive code does not run out of stack."""

@@ -14,6 +14,7 @@ from sqlalchemy import func, select
 
 from opmark.errors import UnknownName, UserError
 from opmark.schema import Run
+from opmark.schema.case import PLUGIN_OPERATOR, is_operator
 from opmark.schema.machine import NoiseFloor, chip, findings_key
 from opmark.schema.run import RunSummary
 from opmark.store.protocol import Store
@@ -66,11 +67,15 @@ def having(store: Store, op: str) -> set[str]:
     """Return the ids of runs that measured an operator; its name may contain `*` and `?`."""
     sql = _sql(store)
     if sql is None:
-        return {run.id for run in store.runs() for r in store.records(run.id) if fnmatchcase(r.task.case.op, op)}
+        return {run.id for run in store.runs() for r in store.records(run.id) if is_operator(r.task.case, op)}
     found: set[str] = set()
+    registered = select(BENCH_CASE.c.id).where(BENCH_CASE.c.op == PLUGIN_OPERATOR)
     with sql.reading() as connection:
         known = connection.execute(select(BENCH_CASE.c.id, BENCH_CASE.c.op))
         wanted = [key for key, name in known if fnmatchcase(name, op)]
+        ids = connection.execute(registered).scalars().all()
+    wanted += [key for key, case in sql.cases(ids).items() if is_operator(case, op)]
+    with sql.reading() as connection:
         for some in _parts(wanted):
             found |= set(
                 connection.execute(select(RECORD.c.run_id).where(RECORD.c.case_id.in_(some)).distinct()).scalars()

@@ -110,7 +110,7 @@ def test_default_inputs_that_opperf_has_no_words_for() -> None:
 def test_what_has_no_counterpart_is_refused_with_what_to_use(line: str, words: str) -> None:
     with pytest.raises(UserError) as error:
         exec(f"from opmark.interop.opperf.{line}")
-    assert line.split()[-1] in error.value.message
+    assert f"`{line.split()[-1]}` exists in opperf, but not in opmark: " in error.value.message
     assert words in error.value.message
     with pytest.raises(ImportError, match="no_such_name"):
         exec(f"from opmark.interop.opperf.{line.split()[0]} import no_such_name")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from param_runs import ADD, IDS, THREE, op, tensor
@@ -12,6 +13,7 @@ from opmark.errors import UnknownName, UserError
 from opmark.interop import param as library
 from opmark.interop.param.library import create_bench_config, create_op_args, create_type, run_config
 from opmark.interop.param.results import CaseResult
+from opmark.schema import Workload
 
 
 def test_the_stable_names() -> None:
@@ -79,3 +81,9 @@ def test_a_problem_is_reported_or_with_strict_an_error() -> None:
 def test_nothing_but_mistakes_is_an_error() -> None:
     with pytest.raises(UserError):
         run_config({"torch.mm": op([{"type": "tensr"}])}, device="null")
+
+
+@pytest.mark.parametrize("config", [None, 5, Workload])
+def test_something_else_than_a_config_or_a_path_is_the_users_mistake(config: Any) -> None:
+    with pytest.raises(UserError):
+        run_config(config, device="null")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -200,7 +201,7 @@ def test_run_options_of_a_batch_file_are_used_as_param_does(tmp_path: Path, caps
         "pass_type": "ExecutionPass.BACKWARD",
     }  # fmt: skip
     err = capsys.readouterr().err
-    used = "device null, backward true, warmup 3, iteration 7, exec_mode discrete"
+    used = "device null, pass_type backward, warmup 3, iteration 7, op_exec_mode discrete"
     assert f"run_options of {tmp_path / 'batch.json'}: {used}; what the command line says comes first" in err
     assert "`run_options`: `run_ncu` is ignored: --ncu and --nsys of the command line run profilers" in err
     assert "`run_options.colour` is not known and is ignored" in err
@@ -210,7 +211,20 @@ def test_the_command_line_comes_before_the_batch_file(tmp_path: Path, capsys: py
     found = run_batch(tmp_path, "-i", "2", "-d", "null-device", "--warmup=0")
     assert (found["iteration"], found["device"], found["warmup"]) == (2, "null-device", 0)
     assert found["counts"] == {"forward": 2, "backward": 0}
-    assert "batch.json: backward true, exec_mode discrete; what" in capsys.readouterr().err
+    assert "batch.json: pass_type backward, op_exec_mode discrete; what" in capsys.readouterr().err
+
+
+def test_the_command_line_can_switch_off_what_the_batch_file_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = run_batch(tmp_path, "--no-backward")
+    assert (found["pass_type"], found["counts"]) == ("ExecutionPass.FORWARD", {"forward": 7})
+    assert "pass_type" not in capsys.readouterr().err
+    switched_off = parser().parse_args(
+        ["--no-cuda-graph", "--no-pt2-model"], argparse.Namespace(cuda_graph=True, pt2_model=True)
+    )
+    assert (switched_off.cuda_graph, switched_off.pt2_model, switched_off.backward) == (False, False, False)
+    assert parser().parse_args(["-b", "--cuda-graph", "--pt2-model"]).backward
 
 
 def test_batch_files_of_a_folder_share_the_options_of_the_command_line(

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from opmark.api.show import show
 from opmark.errors import UserError
@@ -90,6 +91,19 @@ def test_a_point_that_fails_is_a_line(
     out = capsys.readouterr().out
     assert re.search(r"^2000000000, 4096, 3, 16: oom: ", out, re.MULTILINE), out
     assert re.search(r"^ +100, ", out, re.MULTILINE)
+
+
+def test_a_point_that_no_worker_was_there_to_try_is_called_so(
+    small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = driver._DriverRows.add
+
+    def add(self: driver._DriverRows, record: Record) -> None:
+        usual(self, replace(record, status="killed", reason="no worker", untried=True, measurements=()))
+
+    monkeypatch.setattr(driver._DriverRows, "add", add)
+    assert main(["driver", "--warmups", "1", "--steps", "2", "--device", "cpu", "emb", "-d", "B"]) == 1
+    assert "\n100, 8, 3, 16: not tried: no worker\n" in capsys.readouterr().out
 
 
 def test_each_row_is_printed_as_it_is_measured(

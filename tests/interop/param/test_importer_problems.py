@@ -225,6 +225,13 @@ def test_an_invalid_batch(changes: dict[str, Any], place: str) -> None:
     assert problem_of(data).where == f"c.json: {place}"
 
 
+def test_a_wrong_run_option_says_that_the_case_is_read_without_it() -> None:
+    info = operator(TENSOR)
+    data = {"op_name": "torch.f", "op_info": {**info, "config": info["config"][:1]}, "run_options": {"warmup": -1}}
+    said = "expected a whole number of at least 0, got `-1`; the option is ignored, as if the file did not set it"
+    assert problem_of(data).message == said
+
+
 def test_several_values_of_a_parameter_are_no_one_case() -> None:
     def sizes(*shape: Any) -> dict[str, Any]:
         return {"kwargs": {"shape": {"type": "list", "value": list(shape)}}}

@@ -9,6 +9,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,12 @@ from param_runs import ADD, Command, number, op, tensor
 from rich.console import Console
 
 from opmark.api.compare import compare
+from opmark.api.history import history
 from opmark.api.runs import runs as stored_runs
 from opmark.api.show import show
+from opmark.dashboard.pages.case import CaseQuery, view_case
+from opmark.dashboard.pages.runs import SearchQuery, view_search
+from opmark.dashboard.reader import Reader
 from opmark.errors import OpmarkError, UserError
 from opmark.interop.param import plugin
 from opmark.interop.param.importer import PARAM
@@ -60,6 +65,7 @@ from opmark.interop.param.results import read
 from opmark.interop.param.workloads import pytorch as workloads_pytorch
 from opmark.interop.param.workloads.pytorch import native_basic_ops
 from opmark.report.console.records import print_records
+from opmark.report.formats.run_table import result_rows
 from opmark.runner.workload_source import read_source
 from opmark.schema.case import PLUGIN_OPERATOR
 
@@ -209,6 +215,20 @@ def test_run_options() -> None:
         param_options({"warmup": -1})
     with pytest.raises(UserError, match="run_ncu"):
         param_options({"run_ncu": True})
+
+
+@pytest.mark.parametrize(
+    ("given", "mode"),
+    [
+        ({"op_exec_mode": None, "op_exe_mode": "continuous"}, "continuous"),
+        ({"op_exe_mode": "continuous", "op_exec_mode": ""}, "continuous"),
+        ({"op-exec-mode": "", "op_exe_mode": None}, "discrete"),
+        ({"op_exec_mode": "continuous_events", "op_exe_mode": "continuous"}, "continuous_events"),
+        ({"op-exe-mode": "continuous", "op-exec-mode": "continuous_events"}, "continuous_events"),
+    ],
+)
+def test_the_newer_name_of_the_mode_wins_unless_it_is_empty(given: dict[str, Any], mode: str) -> None:
+    assert param_options(given).exec_mode == mode
 
 
 def test_iterators_as_classes() -> None:
@@ -442,8 +462,22 @@ def test_tables_name_an_operator_of_a_user_as_it_is_registered(
         assert "PluginOperator" not in text
     compared = compare(runs[0], runs[1], db=db)
     assert {pair.op for pair in compared.pairs} == {"mine.scale", "torch.exp", "torch.neg"}
-    # The stored case still says what a worker has to load.
-    assert {record.task.case.op for record in show(runs[0], db=db).records} == {PLUGIN_OPERATOR, "torch.neg"}
+    assert {run.id for run in stored_runs(op="mine.*", db=db)} == set(runs)
+    assert stored_runs(op="their.*", db=db) == []
+    assert {one.op for one in history("mine.scale", db=db)} == {"mine.scale"}
+    assert {one.params for one in history("torch.exp", db=db)} == {'Square {"size": 4}'}
+    assert len(history(PLUGIN_OPERATOR, db=db)) == 3
+    with closing(Reader(db)) as reader:
+        found = view_search(reader, SearchQuery(q="mine.scale")).cases
+        pages = [view_case(reader, CaseQuery(case=one.case)) for one in found]
+    shown_twice = [(one.op, one.parameters) for one in found]
+    assert [(page.op, page.parameters) for page in pages] == shown_twice
+    assert sorted(shown_twice) == [("mine.scale", f'(3, {{"tuple":[1]}})(Square {{"size": {n}}})') for n in (4, 8)]
+    # The stored case still says what a worker has to load, and so do formats that have its parameters as data.
+    stored = show(runs[0], db=db)
+    for rows in (stored.rows(), result_rows(stored.results())):
+        assert {row["op"] for row in rows} == {PLUGIN_OPERATOR, "torch.neg"}
+    assert {record.task.case.op for record in stored.records} == {PLUGIN_OPERATOR, "torch.neg"}
 
 
 @pytest.mark.parametrize(

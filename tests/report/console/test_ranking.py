@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from opmark.report.console.ranking import ranking_text
+from opmark.schema.case import PLUGIN_OPERATOR
 from opmark.schema.ranking import (
     Accuracy,
     Best,
@@ -76,6 +77,17 @@ def test_by_case_the_best_stands_before_the_others() -> None:
     assert cells(first) == ["exp", "4 float32", "torch", "1.00 ms", "jax 2.50x"]
     assert cells(second) == ["sin", "4 float32", "torch?", "1.00 ms", "jax 1.01x?"]
     assert any(line.startswith("? not apart") for line in printed(FOUND, "case"))
+
+
+def test_a_registered_operator_is_named_as_such() -> None:
+    built = ["mine.scale", {"value": []}, {"value": None}, {"value": None}]
+    case = replace(
+        FOUND.cases[0], op=PLUGIN_OPERATOR, params={"args": ["4 float32"], "kwargs": {}, "build": {"args": built}}
+    )
+    group = replace(FOUND.groups[0], by="size", key={"op": case.op, "params": case.params})
+    found = replace(FOUND, cases=[case], groups=[group])
+    assert cells(printed(found, "case")[2])[:2] == ["mine.scale", "4 float32"]
+    assert cells(printed(found, "size")[2])[0] == "mine.scale 4 float32"
 
 
 def test_by_group_wins_are_counted() -> None:

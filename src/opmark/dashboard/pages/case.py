@@ -8,15 +8,16 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from opmark.analysis.history import HistoryQuery, histories
+from opmark.analysis.rows import case_parameters
 from opmark.api.history import parse_time
 from opmark.dashboard.endpoint import Endpoint
 from opmark.dashboard.navigation import Page, PageNumber, paginate
 from opmark.dashboard.reader import Reader
 from opmark.errors import StoreError, UnknownName, UserError
-from opmark.plugin.param import format_params
-from opmark.plugin.registry import parameters_of, way_of
+from opmark.plugin.registry import way_of
 from opmark.report.charts.history import history_chart
 from opmark.schema import QUANTITIES, Case
+from opmark.schema.case import shown_case
 from opmark.schema.chart import Chart
 from opmark.schema.history import History, LevelChange, RunAt
 from opmark.schema.measurement import Cache
@@ -111,10 +112,10 @@ def view_case(reader: Reader, query: CaseQuery) -> CasePage:
     page_rows, page = paginate(rows, query.page, ROWS)
     return CasePage(
         case.id,
-        case.op,
+        shown_case(case).op,
         " d".join((case.phase, *case.wrt)),
         case.params,
-        format_params(case, parameters_of(case.op)),
+        case_parameters(case),
         [
             CaseSeries(
                 _where(one), one.quantity, one.cache, _unit(one), one.chip, len(one.points), one.level, one.last,

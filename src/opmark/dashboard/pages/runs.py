@@ -11,6 +11,7 @@ from opmark.dashboard.items import RunProgress
 from opmark.dashboard.navigation import Page, PageNumber, paginate
 from opmark.dashboard.reader import Reader
 from opmark.schema import Run
+from opmark.schema.case import shown_case
 from opmark.schema.run import RunSummary
 
 ROWS = 50
@@ -96,8 +97,9 @@ def view_search(reader: Reader, query: SearchQuery) -> SearchPage:
     ]
     cases: list[CaseHit] = []
     for case, parameters in reader.cases():
-        if _contains_all(words, case.id, case.op, case.phase, parameters):
-            cases.append(CaseHit(case.id, case.op, case.phase, parameters, case.params))
+        op = shown_case(case).op
+        if _contains_all(words, case.id, op, case.op, case.phase, parameters):
+            cases.append(CaseHit(case.id, op, case.phase, parameters, case.params))
             if len(cases) > MOST:
                 break
     return SearchPage(runs[:MOST], cases[:MOST], len(runs) > MOST or len(cases) > MOST)

@@ -314,7 +314,7 @@ def _line(record: Record, *, v1: bool) -> str:
     (row,) = rows_of_records([record])
     found = figures_of(row)
     if found is None:
-        return f"{what}: {record.status}: {record.reason}"
+        return f"{what}: {record.status_text}: {record.reason}"
     speed = _speed(row, found)
     doubts = f" ({', '.join(found.warnings)})" if found.warnings else ""
     mean, median = round_figure(found.mean / MICRO), round_figure(found.summary.median / MICRO)

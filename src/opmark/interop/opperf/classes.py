@@ -91,7 +91,7 @@ class MXNetOperatorBenchmarkBase:
             word = "Forward_Backward" if record.task.case.phase == "both" else "Forward"
             self.results[f"MX_{self.of.label}_{word}_Time"] = fmean(record.measurements[0].samples)
         else:
-            self.failure = f"{record.status}: {record.reason}"
+            self.failure = f"{record.status_text}: {record.reason}"
 
 
 def run_all(benchmarks: Sequence[MXNetOperatorBenchmarkBase]) -> None:

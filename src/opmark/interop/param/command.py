@@ -64,12 +64,13 @@ def _parse_over_file(arguments: Sequence[str], path: Path) -> argparse.Namespace
     """Parse the command line with the run options of a batch file as defaults, and say which of them apply."""
     from opmark.interop.param.importer import options_in_file
     from opmark.interop.param.results import ParamLog
+    from opmark.interop.param.run_options import describe_field
 
     found = options_in_file(path)
     if "cuda_l2_cache" in found:
         found["cuda_l2_cache"] = "on" if found["cuda_l2_cache"] else "off"
     given = parser().parse_args(list(arguments), argparse.Namespace(**found))
-    applied = [f"{name} {str(value).lower()}" for name, value in found.items() if getattr(given, name) == value]
+    applied = [describe_field(name, value) for name, value in found.items() if getattr(given, name) == value]
     if applied:
         said = f"run_options of {path}: {', '.join(applied)}; what the command line says comes first"
         ParamLog(given.log_level).info(said)

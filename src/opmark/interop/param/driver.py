@@ -131,7 +131,7 @@ class _DriverRows:
                 print(self._table.row(point, fmean(record.measurements[0].samples), self._given), flush=True)
             else:
                 self.failed = True
-                print(f"{', '.join(map(str, point))}: {record.status}: {record.reason}", flush=True)
+                print(f"{', '.join(map(str, point))}: {record.status_text}: {record.reason}", flush=True)
 
 
 class _KernelTable(NamedTuple):

@@ -6,6 +6,7 @@ Every case keeps the id that PARAM gives it, as `FILE#torch.add|0|0|0_2`: config
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -365,7 +366,8 @@ def _read_batch(reading: ConfigReader, data: dict[str, Any]) -> Imported:
         return reading.found()
     found = read_run_options(options)
     for name, error in found.mistakes.items():
-        reading.refuse(f"$.run_options.{name}", error.message, error.hint)
+        ignored = f"{error.message}; the option is ignored, as if the file did not set it"
+        reading.refuse(f"$.run_options.{name}", ignored, error.hint)
     used, why = _WHY_UNUSED.get()
     for line in [*found.notes, *note_unused(found, used=used, why=why)]:
         reading.note(line)
@@ -383,7 +385,10 @@ def options_in_file(source: Source) -> dict[str, Any]:
 
 
 def _read_batch_file(source: Any) -> Any:
-    """Return the content of what may be a batch file; a file that cannot be read is reported when it is read again."""
+    """Return the content of what may be a batch file. A file that cannot be read, or something that is no path, is
+    reported when it is read again."""
+    if not isinstance(source, str | os.PathLike):
+        return None
     try:
         return read_file(Path(source)) if may_be_batch(Path(source)) else None
     except UserError:

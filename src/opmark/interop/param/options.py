@@ -90,7 +90,7 @@ def _add_selection(made: argparse.ArgumentParser) -> None:
     add("-c", "--config", type=Path, help="The benchmark config file.")
     add("-w", "--warmup", type=int, default=1, help="Number of warm up iterations. [1]")
     add("-i", "--iteration", type=int, default=1, help="Number of benchmark iterations. [1]")
-    add("-b", "--backward", action="store_true", help="Include backward pass.")
+    add("-b", "--backward", action=argparse.BooleanOptionalAction, default=False, help="Include backward pass.")
     add("-d", "--device", default="cpu", help="Target device: cpu, cuda, cuda:1, xpu, mps, or a backend. [cpu]")
     add("-r", "--resume-id", help="Begin at this op_run_id ([file#]op|config|build|input), skip all before it.")
     add("-s", "--stop_id", "--stop-id", dest="stop_id", help="Stop before this op_run_id (exclusive).")
@@ -102,8 +102,10 @@ def _add_measurement(made: argparse.ArgumentParser) -> None:
         help="off, or no value: overwrite the GPU's caches before each call in discrete mode. [on]")  # fmt: skip
     add("--exec-mode", nargs="?", const="discrete", default="discrete", choices=MODES,
         help="One call at a time; back to back; back to back with events around each. [discrete]")  # fmt: skip
-    add("--cuda-graph", action="store_true", help="Capture the calls as a CUDA graph and time its replay.")
-    add("--pt2-model", action="store_true", help="Compile with torch.compile, which is not timed.")
+    add("--cuda-graph", action=argparse.BooleanOptionalAction, default=False,
+        help="Capture the calls as a CUDA graph and time its replay.")  # fmt: skip
+    add("--pt2-model", action=argparse.BooleanOptionalAction, default=False,
+        help="Compile with torch.compile, which is not timed.")  # fmt: skip
 
 
 def _add_profilers(made: argparse.ArgumentParser) -> None:

@@ -281,7 +281,7 @@ def read(source: Source, options: ParamOptions) -> Config:
     that runs them.
     """
     allow = split_names(options.allow)
-    in_folder = not isinstance(source, Mapping | Workload) and Path(source).is_dir()
+    in_folder = isinstance(source, str | os.PathLike) and Path(source).is_dir()
     with keep_specs(in_folder=in_folder) as kept:
         taken = read_workload(
             source, seed=options.seed, phase=options.phases, strict=options.strict, allow=[*allow, PLUGIN_OPERATOR]

@@ -11,6 +11,7 @@ from opmark.interop.param.arguments import is_whole, quote
 from opmark.interop.param.exporter import DEFAULT_OPTIONS
 from opmark.interop.param.options import MODES, ParamOptions
 
+_MODE, _OLDER_MODE = "op_exec_mode", "op_exe_mode"
 PASSES = ("forward", "backward")
 _PROFILERS = "--ncu and --nsys of the command line run profilers"
 _FILE = "-o PREFIX of the command line names the result file"
@@ -42,8 +43,10 @@ def read_run_options(options: Mapping[str, Any]) -> RunOptions:
     default is ignored without a note."""
     found = RunOptions({}, {}, [])
     ignored: dict[str, list[str]] = {}
-    for written, value in options.items():
-        name = str(written).replace("-", "_")
+    named = [(str(written).replace("-", "_"), written, value) for written, value in options.items()]
+    for name, written, value in sorted(named, key=lambda option: option[0] != _OLDER_MODE):  # the newer name wins
+        if name in (_MODE, _OLDER_MODE) and value in (None, ""):
+            continue  # PARAM's programs write this where they leave the mode to the other name
         if name in _FIELDS:
             field, convert = _FIELDS[name]
             try:
@@ -62,9 +65,19 @@ def read_run_options(options: Mapping[str, Any]) -> RunOptions:
 
 def note_unused(found: RunOptions, *, used: Iterable[str], why: str) -> list[str]:
     """Return a note that names the options which differ from PARAM's defaults, and are not among the `used` fields."""
-    usual, names = ParamOptions(), {field: name for name, (field, _) in reversed(_FIELDS.items())}
-    left = [names[key] for key, value in found.fields.items() if key not in used and value != getattr(usual, key)]
+    usual = ParamOptions()
+    fields = [key for key, value in found.fields.items() if key not in used and value != getattr(usual, key)]
+    left = [_option_name(key) for key in fields]
     return [f"`run_options`: {_list_names(left)} ignored: {why}"] if left else []
+
+
+def describe_field(field: str, value: Any) -> str:
+    """Return a field of `ParamOptions` as run options name it: `pass_type backward`."""
+    return f"{_option_name(field)} {PASSES[value] if field == 'backward' else str(value).lower()}"
+
+
+def _option_name(field: str) -> str:
+    return next(name for name, (own, _) in _FIELDS.items() if own == field)
 
 
 def _list_names(names: list[str]) -> str:
@@ -111,8 +124,8 @@ _FIELDS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "iteration": ("iteration", _count),
     "pass_type": ("backward", _is_backward),
     "device": ("device", _text),
-    "op_exec_mode": ("exec_mode", _word(MODES)),
-    "op_exe_mode": ("exec_mode", _word(MODES)),
+    _MODE: ("exec_mode", _word(MODES)),
+    _OLDER_MODE: ("exec_mode", _word(MODES)),
     "cuda_l2_cache": ("cuda_l2_cache", _flag),
     "cuda_graph": ("cuda_graph", _flag),
     "pt2_model": ("pt2_model", _flag),

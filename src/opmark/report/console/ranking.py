@@ -14,6 +14,7 @@ from opmark.plugin.registry import way_of
 from opmark.report.console.side_by_side import WayColumn, heads
 from opmark.report.console.table import plain_table
 from opmark.schema import Case, ranking
+from opmark.schema.case import shown_case
 from opmark.schema.ranking import RankedCase, RankedImplementation, Ranking, Tally
 
 Names = Mapping[tuple[str, str], str]
@@ -65,7 +66,7 @@ def _by_case(places: Sequence[RankedCase], names: Names) -> Table:
         best = Text(_name(first, names) + (_UNDECIDED if others and not place.best.decided else ""))
         behind = ", ".join(f"{_name(one, names)} {_times(one.ratio)}{_sure(one)}" for one in others)
         size = " ".join(filter(None, (case_parameters(case), *(f"d{name}" for name in place.wrt))))
-        table.add_row(Text(place.op), Text(size), *quantity, best, _value(place, first), Text(behind))
+        table.add_row(Text(shown_case(case).op), Text(size), *quantity, best, _value(place, first), Text(behind))
     return table
 
 
@@ -96,7 +97,7 @@ def _by_group(groups: Sequence[ranking.RankingGroup], by: str, names: Names) -> 
 def _key(group: ranking.RankingGroup) -> str:
     if "params" in group.key:
         case = Case.of(group.key["op"], group.key["params"], "forward")
-        return f"{case.op} {case_parameters(case)}".strip()
+        return f"{shown_case(case).op} {case_parameters(case)}".strip()
     return str(next(iter(group.key.values()))) or "none"
 
 

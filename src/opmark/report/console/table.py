@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from opmark import units
-from opmark.analysis.rows import NOT_TRIED
 from opmark.report.text import fold, harmless, printable, text_width
+from opmark.schema.record import NOT_TRIED
 
 STYLES = {"ok": "green", "unchecked": "yellow", "disturbed": "bold red", "wrong": "bold red", "error": "red",
           "timeout": "red", "oom": "red", "killed": "red", "skipped": "yellow", NOT_TRIED: "yellow"}  # fmt: skip

@@ -76,8 +76,9 @@ def _row_cells(row: Row, results: Results) -> dict[str, Any]:
     """Return the cells that are the same for all quantities of a row."""
     environment = results.environments.get(row.environment, {})
     facts = {name: environment.get(name) for name in FACTS}
+    op = row.record.task.case.op
     return {
-        "case": row.case, "op": row.op, "phase": row.phase, "wrt": ",".join(row.wrt), "params": row.params,
+        "case": row.case, "op": op, "phase": row.phase, "wrt": ",".join(row.wrt), "params": row.params,
         "backend": row.backend, "implementation": row.implementation, "threads": row.threads,
         "effort": row.effort, "mode": row.mode, "processes": row.processes, "status": row.status, "reason": row.reason,
         "bytes": row.bytes, "flops": None if row.flops is None else float(row.flops),

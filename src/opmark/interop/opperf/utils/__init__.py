@@ -16,4 +16,5 @@ def refuse_import(module: str, name: str, reasons: Mapping[str, str]) -> NoRetur
     why = next((reason for start, reason in reasons.items() if name.startswith(start)), None)
     if why is None:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
-    raise UserError(f"{module} has no `{name}` of opperf's: {why}", "`run_performance_test` measures operators")
+    message = f"{module}: `{name}` exists in opperf, but not in opmark: {why}"
+    raise UserError(message, "`run_performance_test` measures operators")

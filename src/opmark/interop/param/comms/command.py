@@ -157,8 +157,10 @@ class Session:
     def _report_connection(self, records: Sequence[Record]) -> None:
         for record in records:
             self._failed = self._failed or record.status not in MEASURED
-            connected = f"{self.request.ranks} ranks are connected through {self.request.place.engine}"
-            self.talk.row(connected if record.status in MEASURED else f"--init-only: {record.status}: {record.reason}")
+            text = f"{self.request.ranks} ranks are connected through {self.request.place.engine}"
+            if record.status not in MEASURED:
+                text = f"--init-only: {record.status_text}: {record.reason}"
+            self.talk.row(text)
 
     def _measure(self, entries: list[Entry]) -> Result:
         """Run the entries; each collective of an iteration is one sample."""
@@ -197,7 +199,7 @@ class Session:
 def _why_failed(records: Sequence[Record]) -> str:
     found = next((record for record in records if record.status not in MEASURED), records[0])
     which = f"{found.task.case.params.get('pattern', '')} " if found.task.case.op == "p2p" else ""
-    return f"{which}{found.status}: {found.reason or 'there is no time by the host clock'}"
+    return f"{which}{found.status_text}: {found.reason or 'there is no time by the host clock'}"
 
 
 def _cautions(row: CommsRow, records: Sequence[Record]) -> list[str]:

@@ -6,6 +6,7 @@ apart, and a part without failures has nothing to do.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def _place(config: pytest.Config) -> str:
     part = (*config.option.file_or_dir, config.option.group, config.option.markexpr)
-    return f"opmark/failed/{'-'.join(str(word).replace('/', '-') for word in part)}"
+    return f"opmark/failed/{sha256(repr(part).encode()).hexdigest()[:16]}"
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -26,7 +26,7 @@ from opmark.runner.plan import rank_count
 from opmark.runner.ranks.job import JobRank, detect_job, read_job
 from opmark.runner.workload_source import WorkloadSource, read_source
 from opmark.schema import Case, Entry, Workload
-from opmark.schema.options import Selection, as_list, split_names
+from opmark.schema.options import Selection, as_list, check_type, split_names
 from opmark.schema.workload import VERSION
 from opmark.units import count_noun
 
@@ -107,6 +107,8 @@ def _expand_operators(
                 "as in --args '[8x64 float32, 2]' (in Python args=[...]); a class such as torch.nn.Linear also needs "
                 "--build '[64, 32]'",
             )
+        for name in selection.params or {}:
+            check_type("the name of a parameter", name, str)
         params = ranks.add_to_params(operator, selection.params or {})
         sizes = list(part.sizes)
         if (

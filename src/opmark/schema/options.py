@@ -16,7 +16,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
-from opmark.schema.case import PHASES
+from opmark.schema.case import LONGEST_NAME, PHASES
 from opmark.schema.measurement import CACHES, QUANTITIES
 from opmark.schema.task import EFFORTS, MODES, TimerName
 from opmark.schema.workload import Workload
@@ -123,6 +123,8 @@ class OptionField(NamedTuple):
             check_type(self.name, value, self.type, hint)
             if self.option.printable and not value.isprintable():
                 raise UserError(f"{self.name}: expected printable text, got {value!a}")
+            if self.option.printable and len(value) > LONGEST_NAME:
+                raise UserError(f"{self.name}: expected at most {LONGEST_NAME} characters, got {len(value)}")
 
     def _within(self, value: float) -> bool:
         option = self.option

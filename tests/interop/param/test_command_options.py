@@ -130,6 +130,7 @@ def test_an_unknown_device_is_refused(text: str, said: str, hint: str) -> None:
         (["-c", "x.json", "-l", "loud"], "--log-level"),
         (["-c", "missing.json"], "missing.json"),
         ([], "no config is named"),
+        (["-c", ""], "no config is named"),
     ],
     ids=str,
 )

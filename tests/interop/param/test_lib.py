@@ -541,7 +541,12 @@ def test_an_operator_of_a_user_in_the_library(mine: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("raise OSError('no library')", "OSError: no library"), ("def", "SyntaxError"), (None, "no such")],
+    [
+        ("raise OSError('no library')", "OSError: no library"),
+        ("def", "SyntaxError"),
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        (None, "no such"),
+    ],
 )
 def test_a_plugin_that_cannot_be_loaded_is_named(text: str | None, words: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.py"

@@ -64,7 +64,7 @@ def test_every_line_fits_and_every_figure_stands_below_its_head(
 def test_no_word_is_broken(suite: list[Record], printed: Printed, width: int) -> None:
     whole = {word for line in printed(suite).splitlines() for word in line.split()}
     above = "torch-cpu ×2, latency warm; forward and float32 where a row says nothing else"
-    below = "no room for noise, GB/s, GFLOP/s, memory: --wide shows every column noise: memory:"
+    below = "no room for noise, GB/s, GFLOP/s, memory: `opmark show --wide` shows every column noise: memory:"
     whole |= {"M=N=K=256", "M=N=512", "q_len=kv_len=128", "case", "samples", *above.split(), *below.split()}
     shown = {word for line in printed(suite, width).splitlines() for word in line.split()}
     assert {word for word in shown if not set("▁▂▃▄▅▆▇█") & set(word)} <= whole
@@ -97,7 +97,7 @@ def test_columns_are_chosen_by_width_and_the_others_are_named(
     suite: list[Record], printed: Printed, width: int, left_out: str | None
 ) -> None:
     text = " ".join(printed(suite, width).split())
-    found = re.search(r"no room for (.*?): --wide shows every column", text)
+    found = re.search(r"no room for (.*?): `opmark show --wide` shows every column", text)
     assert (found[1] if found else None) == left_out
 
 

@@ -87,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_selection(made: argparse.ArgumentParser) -> None:
     add = made.add_argument
-    add("-c", "--config", type=Path, help="The benchmark config file.")
+    add("-c", "--config", type=lambda text: Path(text) if text else None, help="The benchmark config file.")
     add("-w", "--warmup", type=int, default=1, help="Number of warm up iterations. [1]")
     add("-i", "--iteration", type=int, default=1, help="Number of benchmark iterations. [1]")
     add("-b", "--backward", action=argparse.BooleanOptionalAction, default=False, help="Include backward pass.")

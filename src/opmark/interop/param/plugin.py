@@ -41,7 +41,7 @@ def load_plugin(path: str | Path) -> ModuleType:
     module = sys.modules[name] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # a stranger's file may raise anything
+    except (Exception, SystemExit) as error:  # a stranger's file may raise anything
         del sys.modules[name]
         raise UserError(f"--plugin {path}: {type(error).__name__}: {error}", "it fails when Python loads it") from error
     _LOADED[file] = module

@@ -67,7 +67,7 @@ def print_records(
         optional=[(name,) for name in (*others, *_BY_WORTH)] if fitted else (),
     )  # fmt: skip
     if hidden := [name for name in left_out if name != SAMPLES]:
-        print_prose(f"no room for {', '.join(hidden)}: --wide shows every column", console)
+        print_prose(f"no room for {', '.join(hidden)}: `opmark show --wide` shows every column", console)
     unlike = {(row.threads, row.machine.calibrated_threads) for row in found if row.machine.calibrated_threads}
     for threads, calibrated in sorted(unlike):
         print_prose(

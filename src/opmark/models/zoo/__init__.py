@@ -1,0 +1,1 @@
+"""The zoo: every model by name, without importing a framework."""

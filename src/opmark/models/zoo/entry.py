@@ -1,0 +1,53 @@
+"""ZooModel: what is known of a model of the zoo without importing a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from opmark.plugin import Params
+from opmark.schema import TensorSpec
+
+Config = Mapping[str, Any]
+"""Arguments of the constructor of a network: numbers of layers, widths, vocabulary."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZooModel:
+    name: str
+    domain: Literal["cv", "nlp", "rec", "mm", "speech"]
+    purpose: str
+    """`regular`, `popular` and `sota`, as ByteMLPerf's table has them; `structure` for a part of a model; `opbench`."""
+    summary: str
+    build: str
+    """`module:function` below opmark.models.networks, as in `bert:question_answering`. The function takes the
+    configuration by name and returns a torch.nn.Module, whose forward takes the inputs in the order of `inputs` and
+    returns a tensor or a tuple of tensors. It does not initialise weights (opmark.models.weights does)."""
+    inputs: Callable[[Params, Config], dict[str, TensorSpec]]
+    """inputs(params, config): the batch is the first axis of every input that is not in `unbatched`."""
+    parameters: int
+    """Number of trainable numbers at full size."""
+    full: Config
+    small: Config
+    """A configuration that runs in milliseconds on two cores, of the same structure."""
+    sizes: Mapping[str, Mapping[str, int]]
+    """Values of the parameters besides `batch`, by preset: {"full": {"seq": 384}, "small": {"seq": 64}}; `seq` is a
+    number of tokens, `image` the height and width of a picture."""
+    dataset: str = "none"
+    precision: str = "fp32"
+    frameworks: tuple[str, ...] = ("pytorch",)
+    """Frameworks in which ByteMLPerf has it."""
+    outputs: tuple[str, ...] = ("output",)
+    unbatched: frozenset[str] = frozenset()
+    """Inputs that stay the same whatever the batch is, as the prompts of CLIP."""
+    batch_axes: Mapping[str, int] = field(default_factory=dict)
+    """The axis of the batch of an output, where it is not the first."""
+    needs: str = ""
+    """A package besides torch that the network comes from."""
+    aliases: tuple[str, ...] = ()
+    note: str = ""
+    """What a reader of the table has to know."""
+
+    def config(self, params: Params) -> Config:
+        return self.small if params["size"] == "small" else self.full

@@ -1,0 +1,97 @@
+"""Seeded weights for models without trained ones, the same on every machine and device, and such that the outputs depend
+on the inputs. Only a worker imports this module.
+
+Default initialisations can blind every comparison: with untouched statistics of batch normalisation, a detector's output
+hardly moves with the picture, and a wrong one looks right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from math import prod
+from typing import Any
+from unittest import mock
+
+import torch
+
+_BLOCK = 4_194_301
+"""Number of random values that all weights repeat, each from a place of its own: drawing billions would take minutes. It
+is a prime, so that rows and blocks do not repeat alike."""
+_NOISE = 0.1
+"""Standard deviation of biases, and of the gains of normalisations around 1."""
+_INITIALISERS = (
+    "uniform_", "normal_", "trunc_normal_", "constant_", "ones_", "zeros_", "eye_", "dirac_", "xavier_uniform_",
+    "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_", "sparse_",
+)  # fmt: skip
+
+
+@contextmanager
+def no_initialisation() -> Iterator[None]:
+    """Construct modules without drawing their weights, which `initialise` fills in afterwards."""
+    patches = [mock.patch.object(torch.nn.init, name, lambda tensor, *a, **k: tensor) for name in _INITIALISERS]
+    for patch in patches:
+        patch.start()
+    try:
+        yield
+    finally:
+        for patch in patches:
+            patch.stop()
+
+
+def initialise(module: Any, seed: int = 0) -> None:
+    """Fill all parameters. Equal seeds give equal values on every device, up to the rounding to its element type."""
+    block = torch.randn(_BLOCK, generator=torch.Generator().manual_seed(seed), device="cpu")
+    blocks: dict[Any, Any] = {}
+    filled = set[int]()
+    with torch.no_grad():
+        for prefix, owner in module.named_modules():
+            for name, parameter in owner.named_parameters(recurse=False):
+                if id(parameter) not in filled:  # tied weights are filled once
+                    filled.add(id(parameter))
+                    values = blocks.setdefault(parameter.device, block.to(parameter.device))
+                    _fill(parameter, values, *_distribution(owner, name, parameter.shape), f"{prefix}.{name}")
+
+
+def _distribution(owner: Any, name: str, shape: tuple[int, ...]) -> tuple[float, float]:
+    """Return (mean, standard deviation): results keep about the size of their inputs from layer to layer."""
+    kind = type(owner).__name__
+    if "bias" in name and len(shape) == 1:
+        return 0.0, _NOISE
+    if not shape:
+        return 1.0, _NOISE
+    if len(shape) == 1 and "norm" in kind.lower():
+        return 1.0, _NOISE
+    if kind == "Embedding" or len(shape) == 1:
+        return 0.0, float(shape[-1]) ** -0.5
+    fan_in = shape[0] if kind == "Conv1D" else prod(shape[1:])  # transformers' Conv1D is a transposed Linear
+    gain = 2.0 if kind.startswith("Conv") and kind != "Conv1D" else 1.0  # a relu behind it drops half
+    return 0.0, (gain / fan_in) ** 0.5
+
+
+def _fill(parameter: Any, block: Any, mean: float, deviation: float, name: str) -> None:
+    """Repeat the block over a parameter, from a place that depends on its name."""
+    start = int.from_bytes(sha256(name.encode()).digest()[:4], "big") % _BLOCK
+    flat, done = parameter.data.view(-1), 0
+    while done < flat.numel():
+        part = block[start : start + flat.numel() - done]
+        flat[done : done + len(part)] = part * deviation + mean
+        done, start = done + len(part), 0
+
+
+def calibrate(module: Any, inputs: Mapping[str, Any]) -> None:
+    """Set the statistics of batch normalisations to those of one pass over these inputs, and leave `module` in eval()."""
+    module.eval()
+    norms = [one for one in module.modules() if isinstance(one, torch.nn.modules.batchnorm._BatchNorm)]
+    if not norms:
+        return
+    momenta = [one.momentum for one in norms]
+    for one in norms:
+        one.train()
+        one.momentum = 1.0  # the running statistics become those of this pass
+    with torch.no_grad():
+        module(*inputs.values())
+    for one, momentum in zip(norms, momenta, strict=True):
+        one.momentum = momentum
+    module.eval()

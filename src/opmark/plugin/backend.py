@@ -420,6 +420,11 @@ class Backend(ABC):
         if dtype in STORED_AS:
             raise Unsupported(f"{self.info.name} does not say how to compute in {dtype}")
 
+    def coarsest(self, dtype: str) -> str:
+        """Return the element type in which a case of this type is really computed, for a backend that takes a coarser
+        one of its own accord (OpenVINO's default is bfloat16 on some processors); else the type itself."""
+        return dtype
+
     def operands(self, framework: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the inputs for an implementation of a framework in `also`. They share memory with the originals,
         because other data is written there later."""

@@ -13,7 +13,7 @@ from opmark.errors import InvalidParameter, UnknownName, nearest
 from opmark.plugin.param import REQUIRED, Param, Params
 from opmark.schema.case import Phase
 from opmark.schema.cost import Cost
-from opmark.schema.tensor import DTYPES, FLOATS8, TensorSpec, is_float, storage
+from opmark.schema.tensor import DTYPES, FLOATS8, TensorSpec, is_float, sizeof, storage
 
 Launch = Callable[[], Any]
 """The callable that is timed: it takes no arguments, everything is prepared."""
@@ -61,10 +61,38 @@ class Tolerance:
         relative = self.factor * _RELATIVE_ERROR.get(dtype, 0.0)  # integers have no error
         return relative, relative * growth(self.terms(params))
 
+    def output_bounds(self, dtype: str, params: Params) -> tuple[float, ...] | None:
+        """Return the typical bound of each output, where outputs differ in it; None where all have that of `bounds`."""
+        return None
+
+    def why_blind(self, dtype: str, params: Params) -> str:
+        """Return why a comparison in this element type cannot tell right from wrong; empty where it can."""
+        return ""
+
     def gradient_bounds(self, dtype: str, params: Params) -> tuple[float, float]:
         """Return (relative, factor) for gradients: the rounding of one element, and how many times more is allowed."""
         rounding = _RELATIVE_ERROR[dtype]
         return rounding, max(1.0, self.bounds(dtype, params)[0] / rounding) * self.gradient_factor
+
+
+@dataclass(frozen=True)
+class CoarserTolerance(Tolerance):
+    """The tolerance of an operator on a backend that computes in a coarser type than the case asks for, and says so."""
+
+    inner: Tolerance = field(default_factory=Tolerance)
+    dtype: str = "float32"
+
+    def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
+        return self.inner.bounds(self._coarser(dtype), params)
+
+    def output_bounds(self, dtype: str, params: Params) -> tuple[float, ...] | None:
+        return self.inner.output_bounds(self._coarser(dtype), params)
+
+    def why_blind(self, dtype: str, params: Params) -> str:
+        return self.inner.why_blind(self._coarser(dtype), params)
+
+    def _coarser(self, dtype: str) -> str:
+        return self.dtype if is_float(dtype) and sizeof(dtype) > sizeof(self.dtype) else dtype
 
 
 def sum_of_products(terms: Callable[[Params], int]) -> Tolerance:
@@ -166,6 +194,15 @@ class Operator:
     sizes where that fails because outputs depend on their positions, as the queries of a causal attention do: then the
     inputs are cut to some positions, `NAME_at` is an array of these, and reference and observe take it from `params`,
     where the size itself is still that of the whole case."""
+    row_axes: Callable[[Params], Mapping[str | int, int]] | None = None
+    """For an operator whose rows are independent by definition, as the samples in the batch of a model: the axis of
+    `batch` by the name of the input or the number of the output. A large batch is verified by some of its rows."""
+    held: Callable[[Params], int] = lambda _: 0
+    """Bytes that a case holds besides inputs and outputs: the weights of a model."""
+    output_names: Callable[[Params], tuple[str, ...]] = lambda _: ()
+    """Names of the outputs, where they have any."""
+    items: Callable[[Params], tuple[int, str]] | None = None
+    """(number, noun): what one call processes, as in (8, "samples"), so that tables show a rate."""
     ranks: bool = False
     """Several processes compute it together, as many as its parameter `ranks` says, in groups of `group` (0: all of
     them). Then `reference(params, rank, inputs)` returns the outputs of one rank of a group, from the inputs of all

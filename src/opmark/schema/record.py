@@ -183,6 +183,8 @@ class Verification(Struct, frozen=True):
     numerics: tuple[Numerics, ...] = ()
     """Distance of each output from the reference, also of a wrong one. In a backward phase: of each gradient that can
     be compared directly."""
+    outputs: tuple[str, ...] = ()
+    """Names of the outputs, where they have any."""
 
 
 class Record(Struct, frozen=True):

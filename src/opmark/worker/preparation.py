@@ -143,8 +143,8 @@ def gradient_names(task: Task, operator: Operator, params: Params) -> tuple[str,
 
 
 def case_bytes(params: Params, operator: Operator) -> int:
-    """Bytes of the inputs and outputs of one call."""
-    return nbytes(operator.inputs(params).values()) + operator.cost(params).bytes_written
+    """Bytes of the inputs and outputs of one call, and of what the operator holds besides."""
+    return nbytes(operator.inputs(params).values()) + operator.cost(params).bytes_written + operator.held(params)
 
 
 def refuse_if_too_large(params: Params, operator: Operator, backend: Backend, ranks: int = 0) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace as replace_field
 
 from msgspec.structs import replace
 
 from opmark.errors import OutOfMemory, TaskError, Unsupported, UserError, WrongResult
 from opmark.plugin import Backend, BackendInfo, CallCost, Implementation, Operator, Sensors
+from opmark.plugin.operator import CoarserTolerance
 from opmark.plugin.registry import implementations
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Compilation, Record, Status, Task, Verification
@@ -77,6 +79,9 @@ class TaskRunner:
         """Compile, verify, call once, measure, verify again."""
         info, backend, instruments, params = self._info, self._backend, self._instruments, task.case.params
         refuse_if_too_large(params, operator, backend)
+        dtype = str(params.get("dtype", ""))
+        if (coarser := backend.coarsest(dtype)) != dtype:
+            operator = replace_field(operator, tolerance=CoarserTolerance(inner=operator.tolerance, dtype=coarser))
         cold = None
         if info.compiles:  # before anything else: the next time finds filled caches
             self._send(Stage("compiling"))

@@ -166,16 +166,18 @@ def compare_arrays(
     expected: Sequence[Any],
     relative: float,
     absolute: float = 0.0,
-    typical: float = 0.0,
+    typical: float | Sequence[float] = 0.0,
     positions: Sequence[Mapping[int, Any]] = (),
 ) -> ArrayErrors:
-    """The largest errors. Raise WrongResult for one above relative x |expected| + absolute + typical x rms.
+    """The largest errors. Raise WrongResult for one above relative x |expected| + absolute + typical x rms, where
+    `typical` may differ between outputs.
     `positions`: where parts of outputs were taken from, along each axis."""
     if len(outputs) != len(expected):
         raise WrongResult(f"{len(outputs)} outputs, expected {len(expected)}")
+    each = [typical] * len(outputs) if isinstance(typical, float) else typical
     pairs = enumerate(zip(outputs, expected, strict=True))
     found = [
-        _compare_one(i, *pair, relative, absolute, typical, positions[i] if i < len(positions) else {})
+        _compare_one(i, *pair, relative, absolute, each[i], positions[i] if i < len(positions) else {})
         for i, pair in pairs
     ]
     return ArrayErrors(max(e.max_abs for e in found), max(e.max_rel for e in found))

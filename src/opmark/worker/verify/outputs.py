@@ -34,7 +34,14 @@ from opmark.worker.verify.accuracy import (
 from opmark.worker.verify.memory import refuse_changed_inputs, refuse_shared_memory
 from opmark.worker.verify.randomness import refuse_dependent_draws
 from opmark.worker.verify.repeats import LOOKED_AT_ELEMENTS, refuse_unsteady
-from opmark.worker.verify.sampled import WHOLE, SamplePlan, plan_gradient_sample, plan_sample, plan_second_sample
+from opmark.worker.verify.sampled import (
+    WHOLE,
+    SamplePlan,
+    plan_gradient_sample,
+    plan_rows,
+    plan_sample,
+    plan_second_sample,
+)
 from opmark.worker.verify.slices import ALL, Part, PartialSize, add_up, as_tuple, find_coincidences, forget_sizes
 
 _INDEPENDENT_CALLS = 3
@@ -55,7 +62,7 @@ def verify(task: Task, operator: Operator, implementation: Implementation, backe
 def _drop_coincidences(plan: SamplePlan, task: Task, operator: Operator, backend: Backend) -> bool:
     """Whether the reference itself shows, at the size of the case, that it cannot be cut as the plan does. These sizes
     are then forgotten."""
-    if plan.whole:
+    if plan.whole or operator.row_axes:
         return False
     params = task.case.params
     part, inputs = plan.draw(params), make_inputs(params, task, operator, backend)
@@ -85,6 +92,7 @@ def _verify_by(
         params=None if plan else dict(params),
         tolerance=tolerance,
         reference="" if operator.reference_by == "NumPy" else operator.reference_by,
+        outputs=operator.output_names(params),
     )
     plan = plan or WHOLE
     try:
@@ -102,12 +110,17 @@ def _verify_by(
     except WrongResult as error:
         error.verification = replace(verification, numerics=tuple(numbers))
         raise
+    blind = operator.tolerance.why_blind(_coarsest_dtype(operator, params), params)
+    if blind:
+        verification = replace(verification, checked="none", note=blind)
     return replace(verification, max_abs_error=errors.max_abs, max_rel_error=errors.max_rel, numerics=tuple(numbers))
 
 
 def plan_check(task: Task, operator: Operator) -> SamplePlan | None:
     """How to check a task at its own size: in full, or a part of it. None where neither can be done."""
     params: Params = task.case.params
+    if operator.row_axes:
+        return plan_rows(operator, params)
     if task.case.phase == "forward":
         return plan_sample(operator, params) if too_large(operator, params) else WHOLE
     names = gradient_names(task, operator, params)
@@ -160,7 +173,10 @@ def compare_outputs(
         numbers += compute_numerics(outputs, expected, dtypes)
     relative, typical = (factor * bound for bound in bounds(operator, params))
     absolute = typical * operator.tolerance.magnitude(params)
-    return compare_arrays(outputs, expected, relative, absolute, typical, positions)
+    each = operator.tolerance.output_bounds(_coarsest_dtype(operator, params), params)
+    return compare_arrays(
+        outputs, expected, relative, absolute, [factor * one for one in each] if each else typical, positions
+    )
 
 
 def _check_forward(

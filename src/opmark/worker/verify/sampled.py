@@ -15,7 +15,7 @@ from opmark.plugin import Operator, Params
 from opmark.plugin.operator import count_elements, rules_allow
 from opmark.schema.tensor import sizeof
 from opmark.worker.verify.accuracy import DIRECTIONS, POINTS
-from opmark.worker.verify.slices import MOST_SECONDS, Part, PartialSize, estimate_seconds, partial_sizes
+from opmark.worker.verify.slices import MOST_SECONDS, Part, PartialSize, estimate_seconds, partial_sizes, row_size
 
 SAMPLED_ELEMENTS = 1 << 16
 """Elements of the outputs that are compared, about."""
@@ -26,6 +26,8 @@ _ENOUGH, _SHORT = 0.05, 1.0
 _MOST_HELD, _PIECE = 1 << 27, 1 << 22
 # Elements that are added up by random signs: each is read once.
 _MOST_SUMMED = 1 << 26
+# Operations of the reference of all rows that are checked.
+_MOST_ROW_FLOPS = 10**12
 
 
 class SamplePlan(NamedTuple):
@@ -99,6 +101,15 @@ def plan_sample(operator: Operator, params: Params) -> SamplePlan | None:
     while chunk > 1 and count_elements(operator, adding.resize(cut.params, chunk)) > _PIECE:
         chunk //= 2
     return cut.plan()._replace(chunked=adding, chunk=chunk)
+
+
+def plan_rows(operator: Operator, params: Params) -> SamplePlan:
+    """How to check an operator whose rows are independent: all rows where the reference computes them in a minute or
+    so, else some of them, and at least two."""
+    size = row_size(operator, params)
+    batch, alone = size.value(params), operator.cost({**params, "batch": 1}).flops or 1
+    rows = max(2, _MOST_ROW_FLOPS // alone)
+    return WHOLE if rows >= batch else SamplePlan((size,), (rows,))
 
 
 def plan_second_sample(operator: Operator, params: Params) -> SamplePlan | None:

@@ -176,12 +176,21 @@ _found: dict[str, tuple[PartialSize, ...]] = {}
 def partial_sizes(operator: Operator, params: Params) -> tuple[PartialSize, ...]:
     """The sizes of a case of which parts can be checked together, found once per process and case. Along at most one of
     them the outputs add up."""
+    if operator.row_axes:
+        return (row_size(operator, params),)
     key = f"{operator.name} {dict(params)}"
     if key not in _found:
         with np.errstate(all="ignore"), catch_warnings():  # sums of inputs may be no inputs of it
             simplefilter("ignore")
             _found[key] = tuple(_Trial.find(operator, params))
     return _found[key]
+
+
+def row_size(operator: Operator, params: Params) -> PartialSize:
+    """The batch of an operator whose rows are independent by definition."""
+    assert operator.row_axes is not None
+    axes = operator.row_axes(params).items()
+    return PartialSize((("batch", None),), tuple(AxisOfSize(tensor, axis, "inner", False) for tensor, axis in axes))
 
 
 def estimate_seconds(flops: float, elements: float) -> float:

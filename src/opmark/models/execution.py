@@ -1,0 +1,270 @@
+"""What runs of a model inside a worker: its module on a device, its reference, and what rounding does to it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from opmark.errors import Unsupported, WrongResult
+from opmark.models.facts import facts, kept_file, read_kept, write_kept
+from opmark.models.source import ModelSource
+from opmark.plugin import Params, draw_values
+from opmark.plugin.backend import cast
+
+_PER_CALL = ("batch", "dtype", "outputs", "stage")
+"""Parameters that say how a model is called; all others decide what it is."""
+_FACTOR = {"float16": 8.0, "bfloat16": 8.0, "float32": 32.0, "float64": 32.0}
+"""How many times the effect of rounding an output may be off. Sums of float32 and float64 are also accumulated in their
+own type, in any order; sums of 16 bits are accumulated with more."""
+_BLIND = 0.5
+"""A bound above this share of what another input changes tells nothing apart."""
+
+
+# Modules.
+
+
+def original(source: ModelSource, params: Params) -> Any:
+    """Return the module in float32 on the CPU, made once per process."""
+    return _original(source, json.dumps({k: v for k, v in params.items() if k not in _PER_CALL}, sort_keys=True))
+
+
+@lru_cache(maxsize=1)
+def _original(source: ModelSource, written: str) -> Any:
+    return source.module({"batch": 1, "dtype": "float32", **json.loads(written)}).requires_grad_(False)
+
+
+def placed(source: ModelSource, params: Params, device: Any) -> Any:
+    """Return the module on a device in the element type of the case; the original itself where it is that already."""
+    written = json.dumps({k: v for k, v in params.items() if k not in ("outputs",)}, sort_keys=True)
+    return _placed(source, written, str(device))
+
+
+@lru_cache(maxsize=1)
+def _placed(source: ModelSource, written: str, device: str) -> Any:
+    params = json.loads(written)
+    module, dtype = original(source, params), getattr(torch, params["dtype"])
+    decode = params.get("stage") == "decode"
+    if decode or (device, dtype) != ("cpu", torch.float32):
+        module = converted(module, dtype, device)
+    if decode:
+        module.fill_cache(params["batch"], params["seq"])
+    return module
+
+
+def converted(module: Any, dtype: Any, device: str = "cpu") -> Any:
+    """Return a copy in another element type, without a second copy of the original on the way. Tables that a network
+    computes for itself keep their type."""
+    kept = {id(value) for name, value in module.named_buffers() if name not in module.state_dict()}
+    memo: dict[int, Any] = {}
+    for value in (*module.parameters(), *module.buffers()):
+        floats = value.is_floating_point() and id(value) not in kept
+        moved = value.detach().to(device, dtype if floats else None)
+        memo[id(value)] = torch.nn.Parameter(moved, False) if isinstance(value, torch.nn.Parameter) else moved
+    return copy.deepcopy(module, memo)
+
+
+def callable_of(module: Any, params: Params) -> Any:
+    """Return what a case calls: the module, or its layers."""
+    return LayerOutputs(module) if params.get("outputs") == "layers" else module
+
+
+class LayerOutputs(torch.nn.Module):  # type: ignore[misc]
+    """Calls a model and returns the output of every layer, in the order in which they are computed; the model's own
+    outputs come last."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *inputs: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+
+        def note(name: str, module: Any, given: Any, output: Any) -> None:
+            first = next(_floats(output), None)
+            if first is not None:
+                number = sum(one.partition("#")[0] == name for one in found)
+                found[f"{name}#{number + 1}" if number else name] = first
+
+        handles = [one.register_forward_hook(partial(note, name)) for name, one in self.model.named_modules() if name]
+        try:
+            outputs = self.model(*inputs)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return found | {f"output {i}" if i else "output": one for i, one in enumerate(_floats(outputs))}
+
+
+def _floats(value: Any) -> Iterator[Any]:
+    """Yield the floating-point tensors of an output."""
+    if isinstance(value, torch.Tensor):
+        if value.is_floating_point():
+            yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _floats(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _floats(item)
+
+
+def name_outputs(outputs: Any) -> dict[str, Any]:
+    """Return the outputs of a call by name."""
+    if isinstance(outputs, Mapping):
+        return dict(outputs)
+    several = outputs if isinstance(outputs, list | tuple) else (outputs,)
+    return {f"output {i}" if i else "output": one for i, one in enumerate(several)}
+
+
+# The reference, and what rounding does to it.
+
+
+def reference(source: ModelSource, params: Params, **arrays: Any) -> Any:
+    """Return the outputs in float64, sample by sample: an output that depends on others of its batch differs."""
+    module = _wide(source, params)
+    wide = next((value.dtype for value in module.parameters()), torch.float64)
+    rows = [
+        _evaluate(module, source, {**params, "batch": 1}, {
+            name: array if name in source.unbatched() else array[i : i + 1] for name, array in arrays.items()
+        }, wide)
+        for i in range(params["batch"])
+    ]  # fmt: skip
+    axes = source.batch_axes()
+    outputs = tuple(np.concatenate(parts, axes.get(i, 0)) for i, parts in enumerate(zip(*rows, strict=True)))
+    for name, output in zip(facts(source, params).outputs, outputs, strict=True):
+        if not np.isfinite(output).all():
+            raise WrongResult(
+                f"`{name}` of the reference itself has NaN or Inf: the weights or the inputs make no sense"
+            )
+    return outputs
+
+
+def _wide(source: ModelSource, params: Params) -> Any:
+    """Return the module in float64, or in float32 where float64 does not fit into memory."""
+    module = original(source, params)
+    need = 8 * sum(value.numel() for value in module.parameters())
+    if need > psutil.virtual_memory().available // 2:
+        return module
+    return _wide_copy(module)
+
+
+@lru_cache(maxsize=1)
+def _wide_copy(module: Any) -> Any:
+    return converted(module, torch.float64)
+
+
+def _evaluate(
+    module: Any, source: ModelSource, params: Params, arrays: Mapping[str, Any], wide: Any, mode: Any = None
+) -> list[Any]:
+    tensors = [torch.from_numpy(np.ascontiguousarray(array)) for array in arrays.values()]
+    given = [one.to(wide) if one.is_floating_point() else one for one in tensors]
+    if params.get("stage") == "decode":  # without a cache: the whole sequence in one pass
+        context = module.context_ids(params["batch"], params["seq"])
+        given, params = [torch.cat([context, given[0]], 1)], {**params, "stage": "prefill"}
+    with torch.no_grad():
+        if mode is None:
+            outputs = callable_of(module, params)(*given)
+        else:
+            with mode:
+                outputs = callable_of(module, params)(*given)
+    return [output.numpy() for output in name_outputs(outputs).values()]
+
+
+class Rounding(TorchDispatchMode):  # type: ignore[misc]
+    """Rounds whatever an operator takes and gives to an element type, as if it had been computed in that type."""
+
+    def __init__(self, dtype: Any) -> None:
+        super().__init__()
+        self._dtype = dtype
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if any(one.alias_info is not None for one in (*func._schema.arguments, *func._schema.returns)):
+            return func(*args, **kwargs)  # a view, or a change in place: what is written was rounded before
+        return tree_map(self._round, func(*tree_map(self._round, args), **tree_map(self._round, kwargs)))
+
+    def _round(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            return value.to(self._dtype).to(value.dtype)
+        return value
+
+
+def rounding_bounds(source: ModelSource, params: Params) -> tuple[float, ...]:
+    """Return how far each output may be off, relative to its root mean square."""
+    return tuple(_FACTOR[params["dtype"]] * effect for effect in _effects(source, params)[0])
+
+
+def why_blind(source: ModelSource, params: Params) -> str:
+    """Return why a comparison in this element type says little; empty where it tells right from wrong."""
+    rounding, change = _effects(source, params)
+    for effect, other in zip(rounding, change, strict=True):
+        if _FACTOR[params["dtype"]] * effect > _BLIND * other:
+            return (
+                f"rounding to {params['dtype']} alone moves an output by {effect:.2g} of its magnitude, and another "
+                f"input by {other:.2g}: the comparison cannot tell right from wrong"
+            )
+    return ""
+
+
+def _effects(source: ModelSource, params: Params) -> tuple[list[float], list[float]]:
+    """Return (effect of rounding, effect of another input) on each output of a single sample."""
+    alone = {**params, "batch": 1}
+    kept = kept_file(source, alone, "rounding")
+    found: tuple[list[float], list[float]] | None = read_kept(kept, tuple[list[float], list[float]])
+    if found is None:
+        found = _measure_effects(source, alone)
+        write_kept(kept, found)
+    return found
+
+
+def _measure_effects(source: ModelSource, params: Params) -> tuple[list[float], list[float]]:
+    module = _wide(source, params)
+    wide = next((value.dtype for value in module.parameters()), torch.float64)
+    specs = source.inputs({**params, "dtype": "float64"})
+    one, other = (
+        {name: cast(draw_values(spec, 7 * seed + i), spec.dtype) for i, (name, spec) in enumerate(specs.items())}
+        for seed in (1, 2)
+    )
+    exact = _evaluate(module, source, params, one, wide)
+    rounded = _evaluate(module, source, params, one, wide, Rounding(getattr(torch, params["dtype"])))
+    moved = _evaluate(module, source, params, other, wide)
+    return [*map(_distance, rounded, exact)], [*map(_distance, moved, exact)]
+
+
+def _distance(found: Any, expected: Any) -> float:
+    """Return the largest difference, relative to the root mean square of what was expected."""
+    size = float(np.sqrt(np.mean(np.square(expected.astype(np.float64)))))
+    return float(np.abs(found.astype(np.float64) - expected).max()) / (size or 1.0)
+
+
+# Launches.
+
+
+def build_torch(source: ModelSource, params: Params, **tensors: Any) -> Callable[[], Any]:
+    device = next(iter(tensors.values())).device
+    return partial(_as_tuple(callable_of(placed(source, params, device), params)), *tensors.values())
+
+
+def _as_tuple(called: Any) -> Any:
+    """Return a function that returns plain tensors: a case of layers has them by name."""
+    if not isinstance(called, LayerOutputs):
+        return called
+    return lambda *inputs: tuple(called(*inputs).values())
+
+
+def build_onnx(source: ModelSource, params: Params, **tensors: Any) -> Any:
+    from opmark.models.export import ExportedModel
+
+    return ExportedModel(source, params)
+
+
+def build_jax(source: ModelSource, params: Params, **tensors: Any) -> Any:
+    raise Unsupported("not yet")

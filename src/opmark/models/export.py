@@ -1,0 +1,94 @@
+"""Exports a model as an ONNX graph, once for all engines: small graphs are kept on disk. Only a worker imports this."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from opmark.errors import Unsupported
+from opmark.models.execution import callable_of, placed
+from opmark.models.facts import kept_file
+from opmark.models.source import ModelSource
+from opmark.plugin import Params
+
+_OPSET = 20
+EXPORT_SECONDS = "opmark.export_seconds"
+"""Key of the graph's metadata: how long exporting took, also where the graph was kept."""
+_MOST_KEPT = 256 << 20
+_MOST_IN_ALL = 2 << 30
+
+
+class ExportedModel:
+    """A model that becomes an ONNX graph when the shapes and types of its inputs are known."""
+
+    def __init__(self, source: ModelSource, params: Params) -> None:
+        self.source, self.params = source, params
+
+    def model(self, inputs: Mapping[str, tuple[tuple[int, ...], str]]) -> Any:
+        """Return an onnx.ModelProto; `inputs` holds (shape, dtype) by name."""
+        return _exported(self.source, json.dumps(dict(self.params), sort_keys=True), json.dumps(dict(inputs)))
+
+
+@lru_cache(maxsize=1)
+def _exported(source: ModelSource, written: str, shapes: str) -> Any:
+    import onnx
+
+    params, inputs = json.loads(written), json.loads(shapes)
+    kept = kept_file(source, {**params, "shapes": inputs}, "onnx")
+    try:
+        return onnx.load_from_string(kept.read_bytes())
+    except (OSError, ValueError):  # not there, or not whole
+        pass
+    tensors = tuple(torch.zeros(shape, dtype=getattr(torch, kind)) for shape, kind in inputs.values())
+    module = _Positional(callable_of(placed(source, params, "cpu"), params))
+    started = time.perf_counter()
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                module, tensors, dynamo=True, opset_version=_OPSET, input_names=[*inputs], verbose=False
+            )
+    except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
+        first = str(error.__cause__ or error).strip().partition("\n")[0]
+        raise Unsupported(f"torch cannot export `{source.name}` to ONNX: {first}") from None
+    model = program.model_proto
+    model.metadata_props.add(key=EXPORT_SECONDS, value=str(time.perf_counter() - started))
+    _keep(model, kept)
+    return model
+
+
+class _Positional(torch.nn.Module):  # type: ignore[misc]
+    """Takes tensors by position and returns them as a tuple, whatever the model returns."""
+
+    def __init__(self, called: Any) -> None:
+        super().__init__()
+        self.called = called
+
+    def forward(self, *inputs: Any) -> Any:
+        outputs = self.called(*inputs)
+        return tuple(outputs.values()) if isinstance(outputs, dict) else outputs
+
+
+def _keep(model: Any, path: Any) -> None:
+    """Keep a graph for the other engines, unless it is large; the oldest graphs make room."""
+    if model.ByteSize() > _MOST_KEPT:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(f".{id(model)}.new")
+        new.write_bytes(model.SerializeToString())
+        new.replace(path)
+        files = sorted(path.parent.glob("*.onnx"), key=lambda file: file.stat().st_mtime, reverse=True)
+        total = 0
+        for file in files:
+            total += file.stat().st_size
+            if total > _MOST_IN_ALL:
+                file.unlink(missing_ok=True)
+    except OSError:  # a full or read-only disk: it is exported again the next time
+        pass

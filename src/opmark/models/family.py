@@ -1,0 +1,44 @@
+"""The family `model:`: every model of the zoo, and models that users bring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+
+from opmark.errors import UnknownName
+from opmark.models.operator import PREFIX, model_operator
+from opmark.models.source import ModelSource
+from opmark.models.zoo import find, zoo
+from opmark.models.zoo_source import ZooSource
+from opmark.plugin import Operator
+
+
+@cache
+def source_of(name: str) -> ModelSource | None:
+    """Return the source of a model by its name in the zoo, or by the file or folder that it is in."""
+    entry = find(name)
+    if entry is not None:
+        return ZooSource(entry)
+    return None
+
+
+class _Models:
+    last = False
+
+    def operator(self, name: str) -> Operator | None:
+        if not name.startswith(PREFIX):
+            return None
+        source = source_of(name.removeprefix(PREFIX))
+        if source is None:
+            raise UnknownName("model", name.removeprefix(PREFIX), zoo(), "opmark list models")
+        return model_operator(source)
+
+    def names(self, pattern: str) -> Sequence[str] | None:
+        if not pattern.startswith(PREFIX):
+            return None
+        wanted = pattern.removeprefix(PREFIX)
+        return [PREFIX + name for name in zoo() if fnmatchcase(name, wanted)]
+
+
+MODELS = _Models()

@@ -1,0 +1,111 @@
+"""A model of the zoo as a source of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from hashlib import sha256
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from opmark.errors import Unsupported
+from opmark.models.source import ModelSource
+from opmark.models.zoo.entry import ZooModel
+from opmark.plugin import Param, Params
+from opmark.plugin.param import choice, size
+from opmark.schema import TensorSpec
+
+_DOCS = {
+    "seq": "number of tokens",
+    "image": "height and width of the picture, in pixels",
+}
+_CALIBRATION_BATCH = 2
+"""Statistics of batch normalisation need more than one value per channel."""
+
+
+class ZooSource(ModelSource):
+    def __init__(self, model: ZooModel) -> None:
+        self.model = model
+        self.name = model.name
+        self.summary = model.summary
+        self.domain = model.domain
+
+    def params(self) -> tuple[Param, ...]:
+        own = [size(name, _DOCS.get(name, name)) for name in self.model.sizes["full"]]
+        stages = self.model.stages
+        return (
+            choice("size", "the whole model, or a small one of the same structure", ("full", "small"), "full"),
+            size("batch", "number of samples in a call", 1),
+            *([choice("stage", "prefill: all tokens of a prompt; decode: one more token after a cache of `seq`", stages,
+                      stages[0])] if stages else ()),
+            *own,
+        )  # fmt: skip
+
+    def presets(self) -> Mapping[str, Mapping[str, Any]]:
+        typical = {"size": "full", "batch": 1, **self.model.sizes["full"]}
+        small = {"size": "small", "batch": 1, **self.model.sizes["small"]}
+        return {"small": small, "typical": typical, "large": {**typical, "batch": 8}}
+
+    def inputs(self, params: Params) -> dict[str, TensorSpec]:
+        return self.model.inputs(params, self.model.config(params))
+
+    def unbatched(self) -> frozenset[str]:
+        return self.model.unbatched
+
+    def batch_axes(self) -> Mapping[int, int]:
+        return {
+            i: self.model.batch_axes[name] for i, name in enumerate(self.model.outputs) if name in self.model.batch_axes
+        }
+
+    def module(self, params: Params) -> Any:
+        import torch
+
+        from opmark.models.weights import calibrate, initialise, no_initialisation
+
+        with no_initialisation():
+            module = self.construct(params)
+        initialise(module)
+        with torch.no_grad():
+            given = self.inputs({**params, "batch": _CALIBRATION_BATCH, "dtype": "float32"})
+            generator = torch.Generator().manual_seed(0)
+            calibrate(module, {name: _draw(spec, generator) for name, spec in given.items()})
+        return module
+
+    def construct(self, params: Params) -> Any:
+        if self.model.needs and find_spec(self.model.needs) is None:
+            raise Unsupported(
+                f"`{self.name}` comes from {self.model.needs}, which is not installed (pip install 'opmark[models]')"
+            )
+        module, _, function = self.model.build.partition(":")
+        return getattr(import_module(f"opmark.models.networks.{module}"), function)(**self.model.config(params))
+
+    def stamp(self, params: Params) -> str:
+        return f"{_sources()} {_version(self.model.needs)}"
+
+
+def _draw(spec: TensorSpec, generator: Any) -> Any:
+    """Return a tensor with values of the spec, for a pass that only collects statistics."""
+    import torch
+
+    dtype = getattr(torch, spec.dtype)
+    if dtype.is_floating_point:
+        return torch.empty(spec.shape, dtype=dtype).uniform_(spec.low, spec.high, generator=generator)
+    return torch.randint(int(spec.low), int(spec.high), spec.shape, dtype=dtype, generator=generator)
+
+
+@cache
+def _sources() -> str:
+    """Return a digest of the sources of the zoo: what was found out about a model holds until they change."""
+    files = sorted(Path(__file__).parent.rglob("*.py"))
+    return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+@cache
+def _version(package: str) -> str:
+    try:
+        return f"{package} {version(package)}" if package else ""
+    except PackageNotFoundError:
+        return ""

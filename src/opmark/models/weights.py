@@ -1,7 +1,15 @@
+<<<<<<< HEAD
 """Seeded weights for models without trained ones, the same on every machine and device. Only a worker imports this.
 
 The outputs depend on the inputs. Default initialisations can blind every comparison: with untouched statistics of batch
 normalisation, a detector's output hardly moves with the picture, and a wrong one looks right.
+=======
+"""Seeded weights for models without trained ones, the same on every machine and device, and such that the outputs
+depend on the inputs. Only a worker imports this module.
+
+Default initialisations can blind every comparison: with untouched statistics of batch normalisation, a detector's
+output hardly moves with the picture, and a wrong one looks right.
+>>>>>>> zoo-a1
 """
 
 from __future__ import annotations
@@ -40,17 +48,25 @@ def no_initialisation() -> Iterator[None]:
 
 
 def initialise(module: Any, seed: int = 0) -> None:
-    """Fill all parameters. Equal seeds give equal values on every device, up to the rounding to its element type."""
+    """Fill all parameters. Equal seeds give equal values on every device, up to the rounding to its element type.
+
+    A module whose tables are no random numbers has a method write_tables(), which is called last.
+    """
     block = torch.randn(_BLOCK, generator=torch.Generator().manual_seed(seed), device="cpu")
     blocks: dict[Any, Any] = {}
     filled = set[int]()
     with torch.no_grad():
         for prefix, owner in module.named_modules():
+            if isinstance(owner, torch.nn.modules.batchnorm._NormBase):
+                owner.reset_running_stats()  # memory that no initialisation has touched may hold NaN
             for name, parameter in owner.named_parameters(recurse=False):
                 if id(parameter) not in filled:  # tied weights are filled once
                     filled.add(id(parameter))
                     values = blocks.setdefault(parameter.device, block.to(parameter.device))
                     _fill(parameter, values, *_distribution(owner, name, parameter.shape), f"{prefix}.{name}")
+        for owner in module.modules():
+            if hasattr(owner, "write_tables"):
+                owner.write_tables()
 
 
 def _distribution(owner: Any, name: str, shape: tuple[int, ...]) -> tuple[float, float]:
@@ -80,7 +96,11 @@ def _fill(parameter: Any, block: Any, mean: float, deviation: float, name: str) 
 
 
 def calibrate(module: Any, inputs: Mapping[str, Any]) -> None:
+<<<<<<< HEAD
     """Set the statistics of batch normalisations to those of one pass over these inputs; then the mode is eval()."""
+=======
+    """Set the statistics of batch normalisations to those of one pass over these inputs, and leave it in eval()."""
+>>>>>>> zoo-a1
     module.eval()
     norms = [one for one in module.modules() if isinstance(one, torch.nn.modules.batchnorm._BatchNorm)]
     if not norms:

@@ -23,12 +23,13 @@ class ZooModel:
     build: str
     """`module:function` below opmark.models.networks, as in `bert:question_answering`. The function takes the
     configuration by name and returns a torch.nn.Module, whose forward takes the inputs in the order of `inputs` and
-    returns a tensor or a tuple of tensors. It does not initialise weights (opmark.models.weights does)."""
+    returns a tensor or a tuple of tensors. It does not initialise weights: opmark.models.weights does, and then calls
+    write_tables() of every module that has it, for tables that are no random numbers."""
     inputs: Callable[[Params, Config], dict[str, TensorSpec]]
-    """inputs(params, config): the batch is the first axis of every input that is not in `unbatched`. Floats have the type
-    params["dtype"], whole numbers are int64."""
+    """inputs(params, config): the batch is the first axis of every input that is not in `unbatched`. Floats have the
+    type params["dtype"], whole numbers are int64."""
     parameters: int
-    """Number of trainable numbers at full size."""
+    """Number of parameters at full size, a frozen table of positions among them."""
     full: Config
     small: Config
     """A configuration that runs in milliseconds on two cores, of the same structure."""
@@ -45,8 +46,8 @@ class ZooModel:
     batch_axes: Mapping[str, int] = field(default_factory=dict)
     """The axis of the batch of an output, where it is not the first."""
     stages: tuple[str, ...] = ()
-    """Values of the parameter `stage`, where the same weights serve several: `prefill` reads a text, `decode` adds one token
-    to a cache of `seq` tokens. A network in the stage `decode` gets its cache from fill_cache(batch, seq)."""
+    """Values of the parameter `stage`, where the same weights serve several: `prefill` reads a text, `decode` adds one
+    token to a cache of `seq` tokens. A network in the stage `decode` gets its cache from fill_cache(batch, seq)."""
     needs: str = ""
     """A package besides torch that the network comes from."""
     aliases: tuple[str, ...] = ()

@@ -1,15 +1,8 @@
-<<<<<<< HEAD
-"""Seeded weights for models without trained ones, the same on every machine and device. Only a worker imports this.
-
-The outputs depend on the inputs. Default initialisations can blind every comparison: with untouched statistics of batch
-normalisation, a detector's output hardly moves with the picture, and a wrong one looks right.
-=======
 """Seeded weights for models without trained ones, the same on every machine and device, and such that the outputs
 depend on the inputs. Only a worker imports this module.
 
 Default initialisations can blind every comparison: with untouched statistics of batch normalisation, a detector's
 output hardly moves with the picture, and a wrong one looks right.
->>>>>>> zoo-a1
 """
 
 from __future__ import annotations
@@ -96,11 +89,7 @@ def _fill(parameter: Any, block: Any, mean: float, deviation: float, name: str) 
 
 
 def calibrate(module: Any, inputs: Mapping[str, Any]) -> None:
-<<<<<<< HEAD
-    """Set the statistics of batch normalisations to those of one pass over these inputs; then the mode is eval()."""
-=======
     """Set the statistics of batch normalisations to those of one pass over these inputs, and leave it in eval()."""
->>>>>>> zoo-a1
     module.eval()
     norms = [one for one in module.modules() if isinstance(one, torch.nn.modules.batchnorm._BatchNorm)]
     if not norms:

@@ -20,11 +20,12 @@ from opmark.models.source import ModelSource
 from opmark.plugin import Params, draw_values
 from opmark.plugin.backend import cast
 
-_PER_CALL = ("batch", "dtype", "outputs", "stage")
-"""Parameters that say how a model is called; all others decide what it is."""
+_AS_MADE = {"batch": 1, "dtype": "float32", "outputs": "model", "stage": "prefill"}
+"""Values of parameters that say how a model is called, for which it is made once; all others decide what it is."""
 _FACTOR = {"float16": 8.0, "bfloat16": 8.0, "float32": 32.0, "float64": 32.0}
 """How many times the effect of rounding an output may be off. Sums of float32 and float64 are also accumulated in their
 own type, in any order; sums of 16 bits are accumulated with more."""
+_ENOUGH_ELEMENTS, _MOST_INPUTS = 256, 16
 _BLIND = 0.5
 """A bound above this share of what another input changes tells nothing apart."""
 
@@ -34,12 +35,14 @@ _BLIND = 0.5
 
 def original(source: ModelSource, params: Params) -> Any:
     """Return the module in float32 on the CPU, made once per process."""
-    return _original(source, json.dumps({k: v for k, v in params.items() if k not in _PER_CALL}, sort_keys=True))
+    return _original(
+        source, json.dumps({**params, **{k: v for k, v in _AS_MADE.items() if k in params}}, sort_keys=True)
+    )
 
 
 @lru_cache(maxsize=1)
 def _original(source: ModelSource, written: str) -> Any:
-    return source.module({"batch": 1, "dtype": "float32", **json.loads(written)}).requires_grad_(False)
+    return source.module(json.loads(written)).requires_grad_(False)
 
 
 def placed(source: ModelSource, params: Params, device: Any) -> Any:
@@ -239,17 +242,28 @@ def _effects(source: ModelSource, params: Params) -> tuple[list[float], list[flo
 
 
 def _measure_effects(source: ModelSource, params: Params) -> tuple[list[float], list[float]]:
-    module = _wide(source, params)
+    """Compare inputs until enough elements of each output were seen: few may be off by little as it happens."""
+    module, dtype = _wide(source, params), getattr(torch, params["dtype"])
     wide = next((value.dtype for value in module.parameters()), torch.float64)
     specs = source.inputs({**params, "dtype": "float64"})
-    one, other = (
-        {name: cast(draw_values(spec, 7 * seed + i), spec.dtype) for i, (name, spec) in enumerate(specs.items())}
-        for seed in (1, 2)
-    )
-    exact = _evaluate(module, source, params, one, wide)
-    rounded = _evaluate(module, source, params, one, wide, Rounding(getattr(torch, params["dtype"])))
-    moved = _evaluate(module, source, params, other, wide)
-    return [*map(_distance, rounded, exact)], [*map(_distance, moved, exact)]
+    rounding, change, before, seen = list[list[float]](), list[list[float]](), None, 0
+    for seed in range(1, _MOST_INPUTS + 1):
+        given = {
+            name: cast(draw_values(spec, 7 * seed + i), spec.dtype) for i, (name, spec) in enumerate(specs.items())
+        }
+        exact = _evaluate(module, source, params, given, wide)
+        if before is not None:
+            change.append([*map(_distance, exact, before)])
+        if seen < _ENOUGH_ELEMENTS:
+            rounded = _evaluate(module, source, params, given, wide, Rounding(dtype))
+            rounding.append(
+                [max(_distance(*pair), torch.finfo(dtype).eps) for pair in zip(rounded, exact, strict=True)]
+            )
+            seen += min(output.size for output in exact)
+        elif change:
+            break
+        before = exact
+    return [max(each) for each in zip(*rounding, strict=True)], [max(each) for each in zip(*change, strict=True)]
 
 
 def _distance(found: Any, expected: Any) -> float:

@@ -65,6 +65,11 @@ def test_an_exported_program_computes_the_same(model: ZooModel, stage: str) -> N
     zoo.check_exports(model, _params(model, stage))
 
 
+@each_case
+def test_torch_compile_captures_one_whole_graph(model: ZooModel, stage: str) -> None:
+    zoo.check_compiles(model, _params(model, stage))
+
+
 @each_model
 def test_swapped_rows_give_swapped_outputs(model: ZooModel) -> None:
     zoo.check_rows_are_independent(model, zoo.small_params(model))

@@ -46,6 +46,8 @@ def initialise(module: Any, seed: int = 0) -> None:
     filled = set[int]()
     with torch.no_grad():
         for prefix, owner in module.named_modules():
+            if isinstance(owner, torch.nn.modules.batchnorm._NormBase):
+                owner.reset_running_stats()  # memory that no initialisation has touched may hold NaN
             for name, parameter in owner.named_parameters(recurse=False):
                 if id(parameter) not in filled:  # tied weights are filled once
                     filled.add(id(parameter))

@@ -14,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from opmark.errors import Unsupported, WrongResult
+from opmark.errors import WrongResult
 from opmark.models.facts import facts, kept_file, read_kept, write_kept
 from opmark.models.source import ModelSource
 from opmark.plugin import Params, draw_values
@@ -92,7 +92,8 @@ class LayerOutputs(torch.nn.Module):  # type: ignore[misc]
             first = next(_floats(output), None)
             if first is not None:
                 number = sum(one.partition("#")[0] == name for one in found)
-                found[f"{name}#{number + 1}" if number else name] = first
+                # A copy: the next layer may change it in place, or return a view of it.
+                found[f"{name}#{number + 1}" if number else name] = first.clone()
 
         handles = [one.register_forward_hook(partial(note, name)) for name, one in self.model.named_modules() if name]
         try:
@@ -101,6 +102,18 @@ class LayerOutputs(torch.nn.Module):  # type: ignore[misc]
             for handle in handles:
                 handle.remove()
         return found | {f"output {i}" if i else "output": one for i, one in enumerate(_floats(outputs))}
+
+
+class Positional(torch.nn.Module):  # type: ignore[misc]
+    """Takes tensors by position and returns them as a tuple, whatever the model returns."""
+
+    def __init__(self, called: Any) -> None:
+        super().__init__()
+        self.called = called
+
+    def forward(self, *inputs: Any) -> Any:
+        outputs = self.called(*inputs)
+        return tuple(outputs.values()) if isinstance(outputs, dict) else outputs
 
 
 def _floats(value: Any) -> Iterator[Any]:
@@ -250,14 +263,9 @@ def _distance(found: Any, expected: Any) -> float:
 
 def build_torch(source: ModelSource, params: Params, **tensors: Any) -> Callable[[], Any]:
     device = next(iter(tensors.values())).device
-    return partial(_as_tuple(callable_of(placed(source, params, device), params)), *tensors.values())
-
-
-def _as_tuple(called: Any) -> Any:
-    """Return a function that returns plain tensors: a case of layers has them by name."""
-    if not isinstance(called, LayerOutputs):
-        return called
-    return lambda *inputs: tuple(called(*inputs).values())
+    called: Any = callable_of(placed(source, params, device), params)
+    called = Positional(called) if isinstance(called, LayerOutputs) else called
+    return partial(called, *tensors.values())
 
 
 def build_onnx(source: ModelSource, params: Params, **tensors: Any) -> Any:
@@ -267,4 +275,6 @@ def build_onnx(source: ModelSource, params: Params, **tensors: Any) -> Any:
 
 
 def build_jax(source: ModelSource, params: Params, **tensors: Any) -> Any:
-    raise Unsupported("not yet")
+    from opmark.models.jax_program import build
+
+    return build(source, params, **tensors)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from opmark.errors import ExportFailed
-from opmark.models.execution import callable_of, placed
+from opmark.models.execution import Positional, callable_of, placed
 from opmark.models.facts import kept_file
 from opmark.models.source import ModelSource
 from opmark.plugin import Params
@@ -48,7 +48,7 @@ def _exported(source: ModelSource, written: str, shapes: str) -> Any:
     except (OSError, ValueError):  # not there, or not whole
         pass
     tensors = tuple(torch.zeros(shape, dtype=getattr(torch, kind)) for shape, kind in inputs.values())
-    module = _Positional(callable_of(placed(source, params, "cpu"), params))
+    module = Positional(callable_of(placed(source, params, "cpu"), params))
     started = time.perf_counter()
     try:
         with warnings.catch_warnings(), torch.no_grad():
@@ -63,18 +63,6 @@ def _exported(source: ModelSource, written: str, shapes: str) -> Any:
     model.metadata_props.add(key=EXPORT_SECONDS, value=str(time.perf_counter() - started))
     _keep(model, kept)
     return model
-
-
-class _Positional(torch.nn.Module):  # type: ignore[misc]
-    """Takes tensors by position and returns them as a tuple, whatever the model returns."""
-
-    def __init__(self, called: Any) -> None:
-        super().__init__()
-        self.called = called
-
-    def forward(self, *inputs: Any) -> Any:
-        outputs = self.called(*inputs)
-        return tuple(outputs.values()) if isinstance(outputs, dict) else outputs
 
 
 def _keep(model: Any, path: Any) -> None:

@@ -1,7 +1,8 @@
-"""Seeded weights for models without trained ones, the same on every machine and device. Only a worker imports this.
+"""Seeded weights for models without trained ones, the same on every machine and device, and such that the outputs
+depend on the inputs. Only a worker imports this module.
 
-The outputs depend on the inputs. Default initialisations can blind every comparison: with untouched statistics of batch
-normalisation, a detector's output hardly moves with the picture, and a wrong one looks right.
+Default initialisations can blind every comparison: with untouched statistics of batch normalisation, a detector's
+output hardly moves with the picture, and a wrong one looks right.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def _fill(parameter: Any, block: Any, mean: float, deviation: float, name: str) 
 
 
 def calibrate(module: Any, inputs: Mapping[str, Any]) -> None:
-    """Set the statistics of batch normalisations to those of one pass over these inputs; then the mode is eval()."""
+    """Set the statistics of batch normalisations to those of one pass over these inputs, and leave it in eval()."""
     module.eval()
     norms = [one for one in module.modules() if isinstance(one, torch.nn.modules.batchnorm._BatchNorm)]
     if not norms:

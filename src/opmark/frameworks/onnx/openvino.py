@@ -43,6 +43,9 @@ class OpenVinoBackend(EngineBackend):
     `throughput` is that of a full pipeline, and `latency`, where every call is waited for, is what a single request
     takes in this configuration, on the threads of one stream. Either way a launch is one request.
 
+    `default-precision`: as `latency`, but OpenVINO computes float32 in the type that it prefers on this processor,
+    which may be bfloat16. Results are then verified with the tolerance of that type.
+
     Inputs and outputs are OpenVINO's own tensors, set once: a call copies nothing. An output whose shape is known only
     afterwards is the exception; OpenVINO allocates it. A call is the public one, `infer` or `start_async`, with the
     layer in Python that everybody pays who calls it from there.
@@ -53,14 +56,15 @@ class OpenVinoBackend(EngineBackend):
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
         self.asynchronous = info.way == "throughput"
+        self._own_precision = info.way == "default-precision"
         self._core = ov.Core()
         self._device = str(self._core.get_property("CPU", "FULL_DEVICE_NAME"))  # loads what is for this device
         self._settings = {
-            "PERFORMANCE_HINT": info.way.upper(),
+            "PERFORMANCE_HINT": "THROUGHPUT" if self.asynchronous else "LATENCY",
             "INFERENCE_NUM_THREADS": threads,
             # float32 means float32: by default it becomes bfloat16 wherever the processor has that. Models of float16
             # and bfloat16 keep their types and are never computed with less.
-            "INFERENCE_PRECISION_HINT": "f32",
+            **({} if self._own_precision else {"INFERENCE_PRECISION_HINT": "f32"}),
             "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
             "CACHE_DIR": "",
         }
@@ -80,6 +84,12 @@ class OpenVinoBackend(EngineBackend):
             "precision": actual["INFERENCE_PRECISION_HINT"],
             "pinning": actual["ENABLE_CPU_PINNING"],
         }
+
+    def coarsest(self, dtype: str) -> str:
+        if dtype != "float32" or not self._own_precision:
+            return dtype
+        compiled = self._core.compile_model(_smallest(), "CPU", self._settings)
+        return _NAMES[_properties(compiled)["INFERENCE_PRECISION_HINT"]]
 
     def upload(self, array: Any, dtype: str) -> Any:
         made = ov.Tensor(getattr(ov.Type, _TYPES[dtype]), ov.Shape(array.shape))
@@ -116,7 +126,8 @@ class OpenVinoBackend(EngineBackend):
         layers = _layers(compiled)
         _refuse_folded(compiled)
         _refuse_drawn_once(node_types(model), layers)
-        _refuse_less_precision(read, layers)
+        if not self._own_precision:
+            _refuse_less_precision(read, layers)
         compilation = Compilation(
             cold=cold,
             graphs=1,

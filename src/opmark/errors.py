@@ -87,6 +87,10 @@ class Unsupported(TaskError):
     pass
 
 
+class ExportFailed(Unsupported):
+    """A framework cannot write a model in the form that an engine takes."""
+
+
 class WrongResult(TaskError):
     """An output is wrong; `verification` (schema.Verification) says how far off it is, where that is known."""
 

@@ -11,21 +11,23 @@ from typing import Any
 
 import torch
 
-from opmark.errors import Unsupported
+from opmark.errors import ExportFailed
 from opmark.models.execution import Positional, callable_of, placed
 from opmark.models.facts import kept_file
 from opmark.models.source import ModelSource
 from opmark.plugin import Params
+from opmark.schema.record import EXPORT_SECONDS
 
 _OPSET = 20
-EXPORT_SECONDS = "opmark.export_seconds"
-"""Key of the graph's metadata: how long exporting took, also where the graph was kept."""
 _MOST_KEPT = 256 << 20
 _MOST_IN_ALL = 2 << 30
 
 
 class ExportedModel:
     """A model that becomes an ONNX graph when the shapes and types of its inputs are known."""
+
+    may_fall_back = True
+    """An engine may leave some of its nodes to another one, and says so; a single operator may not be left."""
 
     def __init__(self, source: ModelSource, params: Params) -> None:
         self.source, self.params = source, params
@@ -56,7 +58,7 @@ def _exported(source: ModelSource, written: str, shapes: str) -> Any:
             )
     except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
         first = str(error.__cause__ or error).strip().partition("\n")[0]
-        raise Unsupported(f"torch cannot export `{source.name}` to ONNX: {first}") from None
+        raise ExportFailed(f"torch cannot export `{source.name}` to ONNX: {first}") from None
     model = program.model_proto
     model.metadata_props.add(key=EXPORT_SECONDS, value=str(time.perf_counter() - started))
     _keep(model, kept)

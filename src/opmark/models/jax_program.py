@@ -10,7 +10,7 @@ from unittest import mock
 
 import torch
 
-from opmark.errors import Unsupported
+from opmark.errors import ExportFailed, Unsupported
 from opmark.models.execution import Positional, callable_of, placed
 from opmark.models.source import ModelSource
 from opmark.plugin import Function, Params, TensorSlot
@@ -39,7 +39,7 @@ def _converted(source: ModelSource, written: str) -> tuple[Any, Any]:
             weights, call = convert(torch.export.export(module, given))
     except (RuntimeError, NotImplementedError, TypeError, KeyError, AssertionError) as error:
         first = str(error).strip().partition("\n")[0]
-        raise Unsupported(f"torchax cannot convert `{source.name}` to JAX: {type(error).__name__}: {first}") from None
+        raise ExportFailed(f"torchax cannot convert `{source.name}` to JAX: {type(error).__name__}: {first}") from None
     return weights, call
 
 

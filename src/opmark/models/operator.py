@@ -15,10 +15,11 @@ from opmark.models.source import ModelSource
 from opmark.plugin import Implementation, Operator, Param, Params, Tolerance
 from opmark.plugin.param import choice, dtype
 from opmark.schema import Cost
+from opmark.schema.case import MODEL_PREFIX
 from opmark.schema.cost import nbytes
 from opmark.schema.tensor import sizeof
 
-PREFIX = "model:"
+PREFIX = MODEL_PREFIX
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 _EXECUTION = "opmark.models.execution"
 
@@ -47,6 +48,7 @@ def model_operator(source: ModelSource) -> Operator:
         held=partial(_held, source),
         output_names=lambda p: tuple(facts(source, p).outputs),
         items=_items,
+        token_cache=source.token_cache,
         result_dtype=lambda p: next(iter(facts(source, p).dtypes), str(p["dtype"])),
         further_dtypes=lambda p: facts(source, p).dtypes[1:],
         reference_by="torch in float64 on the CPU",
@@ -77,7 +79,7 @@ def _items(params: Params) -> tuple[int, str]:
 
 
 def _held(source: ModelSource, params: Params) -> int:
-    return facts(source, params).weights * sizeof(str(params["dtype"]))
+    return facts(source, params).weights * sizeof(str(params["dtype"])) + source.token_cache(params)
 
 
 def _row_axes(source: ModelSource, params: Params) -> Mapping[str | int, int]:

@@ -37,6 +37,10 @@ class ModelSource(ABC):
         """Return the axis of the batch by the number of the output, where it is not the first."""
         return {}
 
+    def token_cache(self, params: Params) -> int:
+        """Return the bytes of keys and values that a case keeps for the next token."""
+        return 0
+
     @abstractmethod
     def construct(self, params: Params) -> Any:
         """Construct the torch.nn.Module with weights that may mean nothing yet; counting needs no more."""

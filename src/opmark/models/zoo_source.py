@@ -60,6 +60,11 @@ class ZooSource(ModelSource):
             i: self.model.batch_axes[name] for i, name in enumerate(self.model.outputs) if name in self.model.batch_axes
         }
 
+    def token_cache(self, params: Params) -> int:
+        if params.get("stage") != "decode" or self.model.cache_bytes is None:
+            return 0
+        return self.model.cache_bytes(self.model.config(params), params)
+
     def module(self, params: Params) -> Any:
         import torch
 

@@ -16,13 +16,13 @@ from importlib.resources import files
 from pkgutil import iter_modules
 from traceback import walk_tb
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.plugin.backend import WRITE_NOW, BackendInfo, why_outdated
 from opmark.plugin.formats import Exporter, Importer, WorkloadExporter
 from opmark.plugin.operator import Family, Implementation, Operator
-from opmark.plugin.param import Param
+from opmark.plugin.param import Param, Params
 from opmark.plugin.profiler import Profiler
 
 T = TypeVar("T")
@@ -204,6 +204,26 @@ def parameters_of(name: str) -> dict[str, Param]:
         return operator(name).by_name
     except UserError:
         return {}
+
+
+class CallItems(NamedTuple):
+    """What a call processes, and what it keeps for the next one."""
+
+    number: int
+    noun: str
+    """`samples` or `tokens`."""
+    token_cache: int
+    """Bytes of keys and values; 0 if there are none."""
+
+
+def items_of(name: str, params: Params) -> CallItems | None:
+    """Return what a call of an operator that a family makes processes. None if it says nothing of it, or is not
+    installed. Operators of the catalogue have none, and it takes long to load."""
+    try:
+        found = _make_by_family(name) if ":" in name else None
+        return CallItems(*found.items(params), found.token_cache(params)) if found and found.items else None
+    except (UserError, LookupError, TypeError):  # a stored case may have been written by another version
+        return None
 
 
 def way_of(backend: str, implementation: str) -> str:

@@ -83,6 +83,8 @@ class Settings(Struct, frozen=True):
     """Timer of device quantities. Empty: the profiler, and another timer if that fails."""
     process: int = 0
     """Index among the fresh processes that measure the case."""
+    compile_only: bool = False
+    """Compile and verify, and measure nothing."""
 
 
 def key_across_processes(case: str, backend: str, implementation: str, settings: Settings) -> tuple[object, ...]:

@@ -48,6 +48,8 @@ class ZooModel:
     stages: tuple[str, ...] = ()
     """Values of the parameter `stage`, where the same weights serve several: `prefill` reads a text, `decode` adds one
     token to a cache of `seq` tokens. A network in the stage `decode` gets its cache from fill_cache(batch, seq)."""
+    cache_bytes: Callable[[Config, Params], int] | None = None
+    """cache_bytes(config, params): bytes of keys and values in the stage `decode`."""
     needs: str = ""
     """A package besides torch that the network comes from."""
     aliases: tuple[str, ...] = ()

@@ -118,6 +118,7 @@ _generating = partial(
     outputs=("logits",),
     sizes={"full": {"seq": 1024}, "small": {"seq": 32}},
     stages=("prefill", "decode"),
+    cache_bytes=cache_bytes,
     precision="fp16",
 )
 

@@ -6,15 +6,11 @@ from typing import Annotated
 
 import typer
 
-from opmark.cli.options import Db, NoColor, Wide
+from opmark.api.requests import RunRequest
+from opmark.cli.options import Db, NoColor, Wide, takes
 from opmark.cli.output import console, print_json_lines
 
 model = typer.Typer(no_args_is_help=True)
-
-
-@model.callback()
-def _group() -> None:
-    """A group with a single command would be that command."""
 
 
 @model.command()
@@ -36,3 +32,25 @@ def matrix(
         print_json_lines(map(to_builtins, found))
     else:
         print_usability(found, console(wide=wide, no_color=no_color))
+
+
+@model.command()
+@takes(RunRequest)
+def diff(
+    request: RunRequest,
+    no_color: NoColor = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per model and backend.")] = False,
+) -> None:
+    """Which layer of a model is the first that a backend computes differently?"""
+    from msgspec import to_builtins
+
+    from opmark.api.model import diff_request
+    from opmark.report.console.layer_differences import print_layer_differences
+
+    found = diff_request(request)
+    if as_json:
+        print_json_lines(map(to_builtins, found))
+    else:
+        print_layer_differences(found, console(no_color=no_color))
+    if any(one.differs or not one.layer for one in found):
+        raise typer.Exit(1)

@@ -38,7 +38,14 @@ class _DualPath(nn.Module):  # type: ignore[misc]
 
 
 def dpn(
-    *, blocks: Sequence[int], appended: Sequence[int], stem: int, inner: int, width: int, groups: int, classes: int = 1000
+    *,
+    blocks: Sequence[int],
+    appended: Sequence[int],
+    stem: int,
+    inner: int,
+    width: int,
+    groups: int,
+    classes: int = 1000,
 ) -> Any:
     """Return a dual path network. Stage s has blocks[s] blocks, a residual path of width * 2^s channels, 3x3 convolutions
     of inner * 2^s channels, and each of its blocks appends appended[s] channels."""

@@ -74,8 +74,8 @@ def _resnet3d(depth: int, blocks: tuple[int, ...], parameters: int) -> ZooModel:
         small={**full, "blocks": (1, 1, 1, 1), "width": 16, "classes": 100},
         inputs=_video,
         sizes=_image_sizes(112, 64),
-        note=f"The number of parameters is {origin}: 400 classes, a 3x7x7 stem, no pooling behind the stem. OpBench's model "
-        "of this name is a 2-D ResNet.",
+        note=f"The number of parameters is {origin}: 400 classes, a 3x7x7 stem, no pooling behind the stem. OpBench's "
+        "model of this name is a 2-D ResNet.",
     )
 
 
@@ -241,8 +241,8 @@ MODELS: tuple[ZooModel, ...] = (
         full={},
         small={"width": 8, "blocks": (1, 1, 1, 1, 1)},
         sizes=_image_sizes(416, 96),
-        note="Boxes are decoded as in YOLOv5: the e^x of the original leaves the range of float16. OpBench's model of this "
-        "name is the smaller yolov3-tiny.",
+        note="Boxes are decoded as in YOLOv5: the e^x of the original leaves the range of float16. OpBench's model of "
+        "this name is the smaller yolov3-tiny.",
     ),
     _classifier(
         name="swin-transformer",
@@ -287,7 +287,7 @@ MODELS: tuple[ZooModel, ...] = (
         sizes={"full": {"seq": 128}, "small": {"seq": 32}},
         frameworks=("onnx",),
         outputs=("memory",),
-        note="ByteMLPerf's network is not public: inputs and output are the same, the layers inside are opmark's choice, "
-        "without an encoding of positions. A picture has 4 columns per step of `seq`.",
+        note="ByteMLPerf's network is not public: inputs and output are the same, the layers inside are opmark's "
+        "choice, without an encoding of positions. A picture has 4 columns per step of `seq`.",
     ),
 )

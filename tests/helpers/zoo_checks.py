@@ -11,7 +11,7 @@ import torch
 from opmark.models.weights import calibrate, initialise, no_initialisation
 from opmark.models.zoo.entry import ZooModel
 from opmark.plugin import Params
-from opmark.schema import is_float
+from opmark.schema.tensor import is_float
 
 
 def small_params(model: ZooModel, **more: Any) -> dict[str, Any]:
@@ -46,9 +46,9 @@ def built(model: ZooModel, params: Params, *, through_meta: bool = False) -> tor
     with torch.device("meta" if through_meta else "cpu"):
         network = construct(model, model.config(params))
     if through_meta:
+        torch.use_deterministic_algorithms(True)  # fills new memory with NaN and the largest whole number
         network.to_empty(device="cpu")
-        for parameter in network.parameters():
-            parameter.data.fill_(torch.nan)
+        torch.use_deterministic_algorithms(False)
     initialise(network)
     start = {**params, "dtype": "float32"}
     calibrate(network, make_inputs(model, start, 0))

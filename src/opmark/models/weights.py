@@ -1,8 +1,8 @@
-"""Seeded weights for models without trained ones, the same on every machine and device, and such that the outputs depend
-on the inputs. Only a worker imports this module.
+"""Seeded weights for models without trained ones, the same on every machine and device, and such that the outputs
+depend on the inputs. Only a worker imports this module.
 
-Default initialisations can blind every comparison: with untouched statistics of batch normalisation, a detector's output
-hardly moves with the picture, and a wrong one looks right.
+Default initialisations can blind every comparison: with untouched statistics of batch normalisation, a detector's
+output hardly moves with the picture, and a wrong one looks right.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from unittest import mock
 import torch
 
 _BLOCK = 4_194_301
-"""Number of random values that all weights repeat, each from a place of its own: drawing billions would take minutes. It
-is a prime, so that rows and blocks do not repeat alike."""
+"""Number of random values that all weights repeat, each from a place of its own: drawing billions would take minutes.
+It is a prime, so that rows and blocks do not repeat alike."""
 _NOISE = 0.1
 """Standard deviation of biases, and of the gains of normalisations around 1."""
 _INITIALISERS = (
@@ -83,7 +83,7 @@ def _fill(parameter: Any, block: Any, mean: float, deviation: float, name: str) 
 
 
 def calibrate(module: Any, inputs: Mapping[str, Any]) -> None:
-    """Set the statistics of batch normalisations to those of one pass over these inputs, and leave `module` in eval()."""
+    """Set the statistics of batch normalisations to those of one pass over these inputs, and leave it in eval()."""
     module.eval()
     norms = [one for one in module.modules() if isinstance(one, torch.nn.modules.batchnorm._BatchNorm)]
     if not norms:

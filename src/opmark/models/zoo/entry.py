@@ -25,8 +25,8 @@ class ZooModel:
     configuration by name and returns a torch.nn.Module, whose forward takes the inputs in the order of `inputs` and
     returns a tensor or a tuple of tensors. It does not initialise weights (opmark.models.weights does)."""
     inputs: Callable[[Params, Config], dict[str, TensorSpec]]
-    """inputs(params, config): the batch is the first axis of every input that is not in `unbatched`. Floats have the type
-    params["dtype"], whole numbers are int64."""
+    """inputs(params, config): the batch is the first axis of every input that is not in `unbatched`. Floats have the
+    type params["dtype"], whole numbers are int64."""
     parameters: int
     """Number of trainable numbers at full size."""
     full: Config
@@ -45,8 +45,8 @@ class ZooModel:
     batch_axes: Mapping[str, int] = field(default_factory=dict)
     """The axis of the batch of an output, where it is not the first."""
     stages: tuple[str, ...] = ()
-    """Values of the parameter `stage`, where the same weights serve several: `prefill` reads a text, `decode` adds one token
-    to a cache of `seq` tokens. A network in the stage `decode` gets its cache from fill_cache(batch, seq)."""
+    """Values of the parameter `stage`, where the same weights serve several: `prefill` reads a text, `decode` adds one
+    token to a cache of `seq` tokens. A network in the stage `decode` gets its cache from fill_cache(batch, seq)."""
     needs: str = ""
     """A package besides torch that the network comes from."""
     aliases: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isqrt
 from typing import Any
 
 import torch
@@ -40,7 +41,17 @@ class TensorModel(torch.nn.Module):  # type: ignore[misc]
                     table.copy_(torch.arange(table.shape[-1], device=table.device).expand_as(table))
                 elif name.endswith("token_type_ids") and not table.is_meta:
                     table.zero_()
+                elif name.endswith("relative_position_index") and not table.is_meta:
+                    table.copy_(_index_window(isqrt(isqrt(table.numel())), table.device).view_as(table))
         return self
+
+
+def _index_window(size: int, device: Any) -> Any:
+    """Return the row of Swin's table of biases for each pair of pixels of a window."""
+    places = torch.arange(size, device=device)
+    rows, columns = places.repeat_interleave(size), places.repeat(size)
+    apart = [one[:, None] - one[None, :] + size - 1 for one in (rows, columns)]
+    return apart[0] * (2 * size - 1) + apart[1]
 
 
 class RoFormerTable(RotaryTable):
@@ -95,3 +106,7 @@ def clip(**config: Any) -> Any:
 def clip_text(**config: Any) -> Any:
     model = _make("CLIPText", "Model", **config)
     return TensorModel(model, ("input_ids",), ("last_hidden_state", "pooler_output"))
+
+
+def swin(**config: Any) -> Any:
+    return TensorModel(_make("Swin", "ForImageClassification", **config), ("pixel_values",), ("logits",))

@@ -82,5 +82,5 @@ def conformer(
     kernel: int = 31,
     blocks: int = 12,
 ) -> Any:
-    """Return an encoder of pictures [batch, 3, height, columns] with a mask [batch, columns / 4], true at the padding."""
+    """Return an encoder of pictures [batch, 3, height, columns]; the mask [batch, columns / 4] is true at padding."""
     return _Encoder(stem, height, width, heads, hidden, kernel, blocks)

@@ -100,3 +100,7 @@ def clip(**config: Any) -> Any:
 def clip_text(**config: Any) -> Any:
     model = _make("CLIPText", "Model", **config)
     return TensorModel(model, ("input_ids",), ("last_hidden_state", "pooler_output"))
+
+
+def swin(**config: Any) -> Any:
+    return TensorModel(_make("Swin", "ForImageClassification", **config), ("pixel_values",), ("logits",))

@@ -29,7 +29,8 @@ class TensorModel(torch.nn.Module):  # type: ignore[misc]
             # transformers reads a mask of two axes on the host, and drops it if it is all ones.
             named["attention_mask"] = named["attention_mask"][:, None, None, :].bool()
         result = self.model(**named)
-        found = tuple(result[name] for name in self.outputs)
+        # CLIP returns the same numbers twice, once as a view of the other.
+        found = tuple(result[name].clone() if i else result[name] for i, name in enumerate(self.outputs))
         return found if len(found) > 1 else found[0]
 
     def write_tables(self) -> None:

@@ -131,11 +131,11 @@ def test_a_decode_step_equals_reading_the_whole_text(model: ZooModel) -> None:
 
 
 @each_decoder
-def test_contexts_differ_by_row_and_not_by_batch(model: ZooModel) -> None:
+def test_contexts_do_not_depend_on_row_and_batch(model: ZooModel) -> None:
     network = zoo.construct(model, model.small)
     ids = network.context_ids(3, 32)
-    assert torch.equal(ids[:2], network.context_ids(2, 32))
-    assert not torch.equal(ids[0], ids[1])
+    assert torch.equal(ids, network.context_ids(1, 32).expand(3, 32))
+    assert len(ids[0].unique()) > 1
 
 
 @each_decoder

@@ -37,7 +37,7 @@ def print_layer_differences(found: Sequence[LayerDifference], console: Console) 
     console.print()
     print_prose(
         "layer: the first whose output is further from the float64 reference than rounding explains; where none is, "
-        "the one that is nearest to its bound. error and bound: relative to the root mean square of the layer's output.",
+        "the one nearest to its bound. error and bound: relative to the root mean square of the layer's output.",
         console,
     )
     for one in found:

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop
 
 from opmark.errors import OpmarkError
-from opmark.models.execution import callable_of, converted, name_outputs
+from opmark.models.execution import callable_of, converted, name_outputs, original
 from opmark.models.facts import ModelFacts
 from opmark.models.source import ModelSource
 from opmark.models.weights import no_initialisation
@@ -26,18 +26,22 @@ _ATTENTION = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
 def count(source: ModelSource, params: Params) -> ModelFacts:
-    """Return the facts of a case."""
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), no_initialisation():
-        module = source.construct(params)
-        module.eval()
-        given = [torch.empty(spec.shape, dtype=getattr(torch, spec.dtype)) for spec in source.inputs(params).values()]
-        dtype = getattr(torch, str(params["dtype"]))
-        module = converted(module, dtype)
-        if params.get("stage") == "decode":
-            module.fill_cache(params["batch"], params["seq"])
-        with FlopCounterMode(display=False, custom_mapping={_ATTENTION: _attention_flops}) as counter:
-            outputs = callable_of(module, params)(*given)
-        named = name_outputs(outputs)
+    """Return the facts of a case. A network that looks at values of its tensors is run for it."""
+    with torch.no_grad(), torch.device("cpu"):
+        try:
+            with FakeTensorMode(allow_non_fake_inputs=True), no_initialisation():
+                return _count(source, params, source.construct(params))
+        except DataDependentOutputException:
+            return _count(source, params, original(source, params))
+
+
+def _count(source: ModelSource, params: Params, module: Any) -> ModelFacts:
+    given = [torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype)) for spec in source.inputs(params).values()]
+    module = converted(module.eval(), getattr(torch, str(params["dtype"])))
+    if params.get("stage") == "decode":
+        module.fill_cache(params["batch"], params["seq"])
+    with FlopCounterMode(display=False, custom_mapping={_ATTENTION: _attention_flops}) as counter:
+        named = name_outputs(callable_of(module, params)(*given))
     return ModelFacts(
         flops=int(counter.get_total_flops()) or None,
         weights=sum(parameter.numel() for parameter in module.parameters()),

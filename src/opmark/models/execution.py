@@ -42,7 +42,8 @@ def original(source: ModelSource, params: Params) -> Any:
 
 @lru_cache(maxsize=1)
 def _original(source: ModelSource, written: str) -> Any:
-    return source.module(json.loads(written)).requires_grad_(False)
+    with torch.device("cpu"):  # an implementation is built where new tensors are made on the device
+        return source.module(json.loads(written)).requires_grad_(False)
 
 
 def placed(source: ModelSource, params: Params, device: Any) -> Any:
@@ -185,7 +186,7 @@ def _evaluate(
     if params.get("stage") == "decode":  # without a cache: the whole sequence in one pass
         context = module.context_ids(params["batch"], params["seq"])
         given, params = [torch.cat([context, given[0]], 1)], {**params, "stage": "prefill"}
-    with torch.no_grad():
+    with torch.no_grad(), torch.device("cpu"):
         if mode is None:
             outputs = callable_of(module, params)(*given)
         else:

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import zoo_checks as zoo
 
 torch = pytest.importorskip("torch")
+
+import zoo_checks as zoo  # noqa: E402
 
 from opmark.models.zoo import language, recommendation, structures  # noqa: E402
 from opmark.models.zoo.entry import ZooModel  # noqa: E402

@@ -69,10 +69,10 @@ def rms(values: torch.Tensor) -> float:
 
 
 def count_parameters(model: ZooModel) -> int:
-    """Count the trainable numbers at full size."""
+    """Count the parameters at full size."""
     with torch.device("meta"):
         network = construct(model, model.full)
-    return sum(one.numel() for one in network.parameters() if one.requires_grad)
+    return sum(one.numel() for one in network.parameters())
 
 
 def check_outputs_follow_inputs(model: ZooModel, params: Params) -> None:
@@ -125,6 +125,17 @@ def check_exports(model: ZooModel, params: Params) -> None:
         program = torch.export.export(network, tuple(inputs.values()))
     expected, got = outputs_of(network, others), outputs_of(program.module(), others)
     for name, one, other in zip(model.outputs, expected, got, strict=True):
+        assert float((one - other).abs().max()) <= 1e-4 * rms(one), name
+
+
+def check_compiles(model: ZooModel, params: Params) -> None:
+    """torch.compile captures one graph without breaks; no code is generated, which would take much longer."""
+    network = built(model, params)
+    inputs = make_inputs(model, params, 1)
+    torch.compiler.reset()
+    with torch._dynamo.config.patch(allow_rnn=True):
+        got = outputs_of(torch.compile(network, fullgraph=True, backend="eager"), inputs)
+    for name, one, other in zip(model.outputs, outputs_of(network, inputs), got, strict=True):
         assert float((one - other).abs().max()) <= 1e-4 * rms(one), name
 
 

@@ -83,7 +83,7 @@ _ROBERTA = {
 }  # fmt: skip
 _DEBERTA = {
     "family": "Deberta", "type_vocab_size": 0, "max_position_embeddings": 512, "relative_attention": True,
-    "max_relative_positions": -1, "position_biased_input": False, "pos_att_type": ("c2p", "p2c"), "hidden_act": "gelu",
+    "max_relative_positions": -1, "position_biased_input": False, "pos_att_type": ["c2p", "p2c"], "hidden_act": "gelu",
     "layer_norm_eps": 1e-7,
 }  # fmt: skip
 _ROFORMER = {
@@ -183,7 +183,10 @@ MODELS: tuple[ZooModel, ...] = (
         outputs=("logits",),
         parameters=124_439_808,
         full={"vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12},
-        small={"vocab_size": 1000, "n_positions": 64, "n_embd": 128, "n_layer": 2, "n_head": 4},
+        small={
+            "vocab_size": 1000, "n_positions": 64, "n_embd": 128, "n_layer": 2, "n_head": 4, "bos_token_id": 999,
+            "eos_token_id": 999,
+        },
         sizes={"full": {"seq": 384}, "small": {"seq": 32}},
         needs="transformers",
     ),
@@ -216,7 +219,7 @@ MODELS: tuple[ZooModel, ...] = (
         frameworks=("onnx",),
         needs="transformers",
         aliases=("clip",),
-        note="ByteMLPerf calls it VideoBERT, but its inputs and accuracy are those of CLIP. The number of texts is fixed.",
+        note="ByteMLPerf calls it VideoBERT, but its inputs and accuracy are those of CLIP.",
     ),
     ZooModel(
         name="stable-diffusion-text-encoder",

@@ -28,6 +28,8 @@ _BRANCH_ENDS = (
 _BRANCH_GAIN = 0.25
 """Share of the variance that these layers keep. Attention averages over tokens: without this, the tokens of all texts
 look alike after a dozen layers."""
+_LEAST_VARIANCE = 0.5
+"""Smallest variance of a batch normalisation. Weights keep the size of their inputs, so that usual ones are near 1."""
 _INITIALISERS = (
     "uniform_", "normal_", "trunc_normal_", "constant_", "ones_", "zeros_", "eye_", "dirac_", "xavier_uniform_",
     "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_", "sparse_",
@@ -99,17 +101,24 @@ def _fill(parameter: Any, block: Any, mean: float, deviation: float, name: str) 
 
 
 def calibrate(module: Any, inputs: Mapping[str, Any]) -> None:
-    """Set the statistics of batch normalisations to those of one pass over these inputs, and leave it in eval()."""
-    module.eval()
-    norms = [one for one in module.modules() if isinstance(one, torch.nn.modules.batchnorm._BatchNorm)]
-    if not norms:
-        return
-    momenta = [one.momentum for one in norms]
-    for one in norms:
-        one.train()
-        one.momentum = 1.0  # the running statistics become those of this pass
-    with torch.no_grad():
-        module(*inputs.values())
-    for one, momentum in zip(norms, momenta, strict=True):
-        one.momentum = momentum
-    module.eval()
+    """Set the statistics of batch normalisations by one pass over these inputs, and leave `module` in eval()."""
+    norms = [one for one in module.eval().modules() if isinstance(one, torch.nn.modules.batchnorm._BatchNorm)]
+    hooks = [one.register_forward_pre_hook(_set_statistics) for one in norms]
+    try:
+        if norms:
+            with torch.no_grad():
+                module(*inputs.values())
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _set_statistics(norm: Any, arguments: tuple[Any, ...]) -> None:
+    """Take the mean of each channel from its values, but one variance for all channels, and no small one.
+
+    A pass may have a few values per channel only. Where they happen to lie close together, their own variance would
+    amplify other inputs, layer by layer, up to thousands.
+    """
+    channels = arguments[0].transpose(0, 1).flatten(1)
+    norm.running_mean.copy_(channels.mean(1))
+    norm.running_var.fill_(channels.var(correction=0).clamp(min=_LEAST_VARIANCE))

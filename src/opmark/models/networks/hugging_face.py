@@ -51,6 +51,19 @@ class RoFormer(TensorModel):
         table.copy_(torch.cat((angles.sin(), angles.cos()), 1))
 
 
+class Swin(TensorModel):
+    def write_tables(self) -> None:
+        """Write the row of the table of biases for each pair of pixels of a window."""
+        super().write_tables()
+        size = self.model.config.window_size
+        places = torch.arange(size)
+        rows, columns = places.repeat_interleave(size), places.repeat(size)
+        down, right = (one[:, None] - one[None, :] + size - 1 for one in (rows, columns))
+        for name, table in self.named_buffers():
+            if name.endswith("relative_position_index"):
+                table.copy_((down * (2 * size - 1) + right).view_as(table))
+
+
 class GPT2(TensorModel):
     def forward(self, input_ids: Any) -> Any:
         """Run the layers one by one: the whole model would look on the host for several texts in one row."""
@@ -104,4 +117,4 @@ def clip_text(**config: Any) -> Any:
 
 
 def swin(**config: Any) -> Any:
-    return TensorModel(_make("Swin", "ForImageClassification", **config), ("pixel_values",), ("logits",))
+    return Swin(_make("Swin", "ForImageClassification", **config), ("pixel_values",), ("logits",))

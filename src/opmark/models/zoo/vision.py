@@ -90,7 +90,7 @@ def _detector(**facts: Any) -> ZooModel:
         "purpose": "opbench",
         "build": "yolo:yolov5",
         "inputs": lambda params, config: {"images": _image(params, config)["image"]},
-        "sizes": _image_sizes(640, 96),
+        "sizes": _image_sizes(640, 128),
         "frameworks": (),
         "outputs": ("output", "scale8", "scale16", "scale32"),
     }
@@ -245,7 +245,7 @@ MODELS: tuple[ZooModel, ...] = (
         parameters=61_949_149,
         full={},
         small={"width": 8, "blocks": (1, 1, 1, 1, 1)},
-        sizes=_image_sizes(416, 96),
+        sizes=_image_sizes(416, 128),
         note="Boxes are decoded as in YOLOv5: the e^x of the original leaves the range of float16. OpBench's model of "
         "this name is the smaller yolov3-tiny.",
     ),

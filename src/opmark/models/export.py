@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from opmark.errors import ExportFailed
+from opmark.errors import Unsupported, in_stage
 from opmark.models.execution import Positional, callable_of, placed
 from opmark.models.facts import kept_file
 from opmark.models.source import ModelSource
@@ -32,6 +32,7 @@ class ExportedModel:
     def __init__(self, source: ModelSource, params: Params) -> None:
         self.source, self.params = source, params
 
+    @in_stage("export")
     def model(self, inputs: Mapping[str, tuple[tuple[int, ...], str]]) -> Any:
         """Return an onnx.ModelProto; `inputs` holds (shape, dtype) by name."""
         return _exported(self.source, json.dumps(dict(self.params), sort_keys=True), json.dumps(dict(inputs)))
@@ -58,7 +59,7 @@ def _exported(source: ModelSource, written: str, shapes: str) -> Any:
             )
     except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
         first = str(error.__cause__ or error).strip().partition("\n")[0]
-        raise ExportFailed(f"torch cannot export `{source.name}` to ONNX: {first}") from None
+        raise Unsupported(f"torch cannot export `{source.name}` to ONNX: {first}") from None
     model = program.model_proto
     model.metadata_props.add(key=EXPORT_SECONDS, value=str(time.perf_counter() - started))
     _keep(model, kept)

@@ -120,6 +120,15 @@ def _fields_in_id(struct: Struct, always: frozenset[str]) -> dict[str, Any]:
     return {name: to_builtins(value) for name, value in kept.items()}
 
 
+def written_identity(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of settings that a task id contains, of settings as somebody has written them: without fields
+    that were added later and have their default."""
+    later = {
+        one.name: to_builtins(one.default) for one in fields(Settings) if one.name not in _SETTINGS_IN_EVERY_ID
+    }  # fmt: skip
+    return {name: value for name, value in settings.items() if name not in later or value != later[name]}
+
+
 class Task(Struct, frozen=True):
     case: Case
     backend: str

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from opmark.errors import ExportFailed, OutOfMemory, TaskError, Unsupported, UserError, WrongResult
+from opmark.errors import OutOfMemory, TaskError, Unsupported, UserError, WrongResult
 from opmark.plugin import Backend, BackendInfo, CallCost, Implementation, Operator, Sensors
 from opmark.plugin.operator import CoarserTolerance
 from opmark.plugin.registry import implementations
@@ -28,7 +28,7 @@ from opmark.worker.quantities import TaskMeasurement
 _MAX_REASON = 500
 _REPEATING_SHARE = 0.1
 """Time for calls that look for races, relative to that of the measurement."""
-_STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped", ExportFailed: "skipped"}
+_STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped"}
 
 Send = Callable[[Reply], None]
 
@@ -70,11 +70,10 @@ class TaskRunner:
         except WrongResult as error:
             record = Record(task, "wrong", error.message, verification=error.verification, stage="verify")
         except TaskError as error:
-            stage: TaskStage = "export" if isinstance(error, ExportFailed) else self._stage
-            record = Record(task, _STATUS.get(type(error), "error"), error.message, stage=stage)
+            record = Record(task, _STATUS.get(type(error), "error"), error.message, stage=self._stage_of(error))
         except Exception as error:  # noqa: BLE001 - frameworks raise anything, and all of it becomes a record
             status = self._backend.classify(error) or "error"
-            record = Record(task, status, reason_of(error), stage=self._stage)
+            record = Record(task, status, reason_of(error), stage=self._stage_of(error))
         duration = time.perf_counter() - clock
         return replace(
             record, cost=record.cost or cost, environment=self._environment, started=started, duration=duration
@@ -143,6 +142,10 @@ class TaskRunner:
             view=counted.view,
             notes=tuple(measuring.notes),
         )
+
+    def _stage_of(self, error: Exception) -> TaskStage:
+        found: TaskStage = getattr(error, "stage", self._stage)
+        return found
 
     def _enter(self, stage: Literal["compile", "run", "measure"]) -> None:
         """Begin a stage of the task, and tell the parent."""

@@ -14,6 +14,7 @@ from opmark.models.facts import facts
 from opmark.models.source import ModelSource
 from opmark.plugin import Implementation, Operator, Param, Params, Tolerance
 from opmark.plugin.param import choice, dtype
+from opmark.plugin.registry import MODEL
 from opmark.schema import Cost
 from opmark.schema.case import MODEL_PREFIX
 from opmark.schema.cost import nbytes
@@ -29,7 +30,7 @@ def model_operator(source: ModelSource) -> Operator:
     return Operator(
         name=PREFIX + source.name,
         summary=source.summary,
-        category="model",
+        category=MODEL,
         params=(
             *source.params(),
             dtype(*DTYPES),

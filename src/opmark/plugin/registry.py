@@ -41,6 +41,8 @@ DRILL = "diagnostics"
 """The category of operators that fail in a chosen way."""
 COMMUNICATION = "communication"
 """The category of operators between processes, devices and hosts."""
+MODEL = "model"
+"""The category of whole models."""
 ANY_OPERATOR = "*"
 """Key in `IMPLEMENTATIONS` of a row for every operator, for backends that compute nothing."""
 
@@ -240,6 +242,8 @@ def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementati
     ANY_OPERATOR.
     """
     frameworks = info.frameworks
+    if operator.category == MODEL and info.models:
+        frameworks = tuple(dict.fromkeys((*frameworks, info.models)))
     known = candidates(operator, frameworks)
     if not info.computes and not operator.ranks:
         known += implementation_tables(frameworks).get(ANY_OPERATOR, ())

@@ -57,6 +57,7 @@ def set_up() -> None:
     torch._dynamo.config.recompile_limit = _RECOMPILE_LIMIT
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     torch._dynamo.config.suppress_errors = False
+    torch._dynamo.config.allow_rnn = True
     # A graph that is walked back many times has to keep its saved tensors.
     torch._functorch.config.donated_buffer = False
     torch.compiler.set_stance("fail_on_recompile")

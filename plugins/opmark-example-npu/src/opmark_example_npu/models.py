@@ -1,5 +1,4 @@
-"""Whole models on the chip: compile a graph, load its weights, predict. The host does what the chip has no kernel for."""
-
+"""Whole models on the chip: compile a graph, load its weights, predict. The host does what the chip cannot."""
 from __future__ import annotations
 
 import time

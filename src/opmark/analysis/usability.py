@@ -68,7 +68,8 @@ def _line(row: Row, facts: Mapping[str, Any]) -> UsabilityRow:
         ran=ran,
         right=right,
         stage=row.stage,
-        reason=next(iter(row.reason.strip().splitlines()), ""),
+        # What disturbed a measurement says nothing about the model.
+        reason="" if row.status == "disturbed" else next(iter(row.reason.strip().splitlines()), ""),
         edits="none" if ran == "yes" else "",
         options=" ".join(filter(None, options)) or "none",
     )

@@ -45,9 +45,10 @@ def model_operator(source: ModelSource) -> Operator:
             Implementation(name, partial(_call, f"build_{name}", source)) for name in ("torch", "onnx", "jax")
         ),
         tolerance=ModelTolerance(source=source),
+        rules=source.rules(),
         row_axes=partial(_row_axes, source),
         held=partial(_held, source),
-        output_names=lambda p: tuple(facts(source, p).outputs),
+        output_names=partial(_output_names, source),
         items=_items,
         token_cache=source.token_cache,
         result_dtype=lambda p: next(iter(facts(source, p).dtypes), str(p["dtype"])),
@@ -60,6 +61,12 @@ def _call(function: str, source: ModelSource, params: Params, **tensors: Any) ->
     from importlib import import_module
 
     return getattr(import_module(_EXECUTION), function)(source, params, **tensors)
+
+
+def _output_names(source: ModelSource, params: Params) -> tuple[str, ...]:
+    """Return the names that the source gives them, if it knows them all."""
+    found, known = tuple(facts(source, params).outputs), source.output_names()
+    return known if len(known) == len(found) and params.get("outputs") != "layers" else found
 
 
 def _cost(source: ModelSource, params: Params) -> Cost:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from opmark.plugin import Param, Params
+from opmark.plugin import Param, ParamRule, Params
 from opmark.schema import TensorSpec
 
 
@@ -40,6 +40,14 @@ class ModelSource(ABC):
     def token_cache(self, params: Params) -> int:
         """Return the bytes of keys and values that a case keeps for the next token."""
         return 0
+
+    def output_names(self) -> tuple[str, ...]:
+        """Return the names of the outputs, where they have any."""
+        return ()
+
+    def rules(self) -> tuple[ParamRule, ...]:
+        """Return conditions over several parameters."""
+        return ()
 
     @abstractmethod
     def construct(self, params: Params) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 from opmark.errors import Unsupported
 from opmark.models.source import ModelSource
 from opmark.models.zoo.entry import ZooModel
-from opmark.plugin import Param, Params
+from opmark.plugin import Param, ParamRule, Params
 from opmark.plugin.param import choice, size
 from opmark.schema import TensorSpec
 
@@ -51,6 +51,16 @@ class ZooSource(ModelSource):
 
     def inputs(self, params: Params) -> dict[str, TensorSpec]:
         return self.model.inputs(params, self.model.config(params))
+
+    def rules(self) -> tuple[ParamRule, ...]:
+        if "seq" not in self.model.sizes["small"]:
+            return ()
+        most = self.model.sizes["small"]["seq"]
+        says = f"be at most {most} where size is small, got {{seq}} (`--size small` sets both)"
+        return (ParamRule("seq", says, lambda p: p["size"] != "small" or p["seq"] <= most),)
+
+    def output_names(self) -> tuple[str, ...]:
+        return self.model.outputs
 
     def unbatched(self) -> frozenset[str]:
         return self.model.unbatched

@@ -17,7 +17,13 @@ import onnxruntime as ort
 from onnx import TensorProto, helper
 
 from opmark.errors import Unsupported
-from opmark.frameworks.onnx.engine import EngineBackend, as_type, node_types, numpy_dtype
+from opmark.frameworks.onnx.engine import (
+    EngineBackend,
+    as_type,
+    node_types,
+    numpy_dtype,
+    serialized,
+)
 from opmark.plugin import BackendInfo, Launch
 from opmark.schema import Compilation, TensorSpec
 
@@ -108,6 +114,7 @@ class OnnxRuntimeBackend(EngineBackend):
     # It says so where a node has no kernel for a type, or where ONNX has no such node.
     unsupported_messages = (
         "not_implemented", "not implemented", "of input parameter", "does not support", "is not supported",
+        "no op registered for", "is not a registered function/op",
     )  # fmt: skip
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
@@ -147,11 +154,11 @@ class OnnxRuntimeBackend(EngineBackend):
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
         model = self.model(built, inputs)
-        data = model.SerializeToString()
-        start = time.perf_counter()
-        session = ort.InferenceSession(data, self._options(), providers=_PROVIDERS[self.info.device])
-        cold = time.perf_counter() - start
-        kernels = self._kernels_of(data, inputs)
+        with serialized(model) as data:
+            start = time.perf_counter()
+            session = ort.InferenceSession(data, self._options(), providers=_PROVIDERS[self.info.device])
+            cold = time.perf_counter() - start
+            kernels = self._kernels_of(data, inputs)
         compilation = Compilation(cold, operators=node_types(model), kernels=kernels, graphs=1, cache="none")
         return SessionCall(session, self._bound(session, inputs), compilation)
 
@@ -203,14 +210,14 @@ class OnnxRuntimeBackend(EngineBackend):
                 binding.bind_output(output.name, self.info.device)
         return binding
 
-    def _kernels_of(self, data: bytes, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+    def _kernels_of(self, data: bytes | str, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         """The kernels of a model, found once for each model: several launches are made of one."""
-        mark = sha256(data).digest()
+        mark = sha256(data if isinstance(data, bytes) else Path(data).read_bytes()).digest()
         if mark not in self._kernels:
             self._kernels[mark] = self._profiled(data, inputs)
         return self._kernels[mark]
 
-    def _profiled(self, data: bytes, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+    def _profiled(self, data: bytes | str, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         """The kernels of one call, from a session of its own: the timed session is never profiled."""
         with TemporaryDirectory() as folder:
             options = self._options(Path(folder) / "profile")

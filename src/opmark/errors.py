@@ -104,6 +104,11 @@ def in_stage(stage: str) -> Iterator[None]:
         raise
 
 
+def one_line(error: OpmarkError) -> str:
+    """Return the message and the hint of an error as the reason of a record."""
+    return f"{error.message}; {error.hint}" if error.hint else error.message
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that `name` was most likely meant to be, or None."""
     by_folded = {

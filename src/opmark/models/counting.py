@@ -1,20 +1,17 @@
 """Counts the operations of a model and finds its outputs, with tensors that have a shape and no data.
 
-`python -m opmark.models.counting NAME PARAMS` prints what it finds as JSON.
+Only a worker or a child process imports this.
 """
 
 from __future__ import annotations
 
-import json
-import sys
+from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop
 
-from opmark.errors import OpmarkError
 from opmark.models.execution import callable_of, converted, name_outputs, original
 from opmark.models.facts import ModelFacts
 from opmark.models.source import ModelSource
@@ -30,18 +27,23 @@ def count(source: ModelSource, params: Params) -> ModelFacts:
     with torch.no_grad(), torch.device("cpu"):
         try:
             with FakeTensorMode(allow_non_fake_inputs=True), no_initialisation():
-                return _count(source, params, source.construct(params))
+                return count_call(source.construct(params).eval(), _given(source, params), params)
         except DataDependentOutputException:
-            return _count(source, params, original(source, params))
+            return count_call(original(source, params), _given(source, params), params)
 
 
-def _count(source: ModelSource, params: Params, module: Any) -> ModelFacts:
-    given = [torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype)) for spec in source.inputs(params).values()]
-    module = converted(module.eval(), getattr(torch, str(params["dtype"])))
+def _given(source: ModelSource, params: Params) -> list[Any]:
+    return [torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype)) for spec in source.inputs(params).values()]
+
+
+def count_call(module: Any, given: Sequence[Any], params: Params) -> ModelFacts:
+    """Return the facts of a call of a module with these tensors."""
+    module = converted(module, getattr(torch, str(params["dtype"])))
     if params.get("stage") == "decode":
         module.fill_cache(params["batch"], params["seq"])
     with FlopCounterMode(display=False, custom_mapping={_ATTENTION: _attention_flops}) as counter:
-        named = name_outputs(callable_of(module, params)(*given))
+        outputs = callable_of(module, params)(*given)
+    named = name_outputs(outputs)
     return ModelFacts(
         flops=int(counter.get_total_flops()) or None,
         weights=sum(parameter.numel() for parameter in module.parameters()),
@@ -52,22 +54,3 @@ def _count(source: ModelSource, params: Params, module: Any) -> ModelFacts:
 
 def _attention_flops(query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
     return int(sdpa_flop(query, key, value))
-
-
-def main() -> int:
-    from opmark.models.family import source_of
-
-    name, written = sys.argv[1:]
-    try:
-        source = source_of(name)
-        assert source is not None
-        found = count(source, json.loads(written))
-    except OpmarkError as error:
-        print(error.message, file=sys.stderr)
-        return 1
-    print(msgspec.json.encode(found).decode())
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 import warnings
@@ -12,13 +13,14 @@ from typing import Any
 import torch
 
 from opmark.errors import Unsupported, in_stage
-from opmark.models.execution import Positional, callable_of, placed
+from opmark.models.execution import Positional, callable_of, has_script, placed
 from opmark.models.facts import kept_file
 from opmark.models.source import ModelSource
 from opmark.plugin import Params
 from opmark.schema.record import EXPORT_SECONDS
 
 _OPSET = 20
+_SCRIPT_OPSET = 18
 _MOST_KEPT = 256 << 20
 _MOST_IN_ALL = 2 << 30
 
@@ -54,21 +56,32 @@ def _exported(source: ModelSource, written: str, shapes: str) -> Any:
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            program = torch.onnx.export(
-                module, tensors, dynamo=True, opset_version=_OPSET, input_names=[*inputs], verbose=False
-            )
+            model = _export(module, tensors, [*inputs])
     except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
         first = str(error.__cause__ or error).strip().partition("\n")[0]
         raise Unsupported(f"torch cannot export `{source.name}` to ONNX: {first}") from None
-    model = program.model_proto
     model.metadata_props.add(key=EXPORT_SECONDS, value=str(time.perf_counter() - started))
     _keep(model, kept)
     return model
 
 
+def _export(module: Any, tensors: tuple[Any, ...], names: list[str]) -> Any:
+    """Return the onnx.ModelProto of a module; TorchScript only goes through the older exporter."""
+    if not has_script(module):
+        program = torch.onnx.export(
+            module, tensors, dynamo=True, opset_version=_OPSET, input_names=names, verbose=False
+        )  # fmt: skip
+        return program.model_proto
+    import onnx
+
+    written = io.BytesIO()
+    torch.onnx.export(module, tensors, written, dynamo=False, opset_version=_SCRIPT_OPSET, input_names=names)
+    return onnx.load_from_string(written.getvalue())
+
+
 def _keep(model: Any, path: Any) -> None:
     """Keep a graph for the other engines, unless it is large; the oldest graphs make room."""
-    if model.ByteSize() > _MOST_KEPT:
+    if sum(len(one.raw_data) for one in model.graph.initializer) > _MOST_KEPT:  # ByteSize() fails above 2 GiB
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from opmark.errors import Unsupported
+from opmark.errors import Unsupported, UserError
 from opmark.models.source import ModelSource
 from opmark.models.zoo.entry import ZooModel
 from opmark.plugin import Param, ParamRule, Params
@@ -62,10 +62,10 @@ class ZooSource(ModelSource):
     def output_names(self) -> tuple[str, ...]:
         return self.model.outputs
 
-    def unbatched(self) -> frozenset[str]:
+    def unbatched(self, params: Params) -> frozenset[str]:
         return self.model.unbatched
 
-    def batch_axes(self) -> Mapping[int, int]:
+    def batch_axes(self, params: Params) -> Mapping[int, int]:
         return {
             i: self.model.batch_axes[name] for i, name in enumerate(self.model.outputs) if name in self.model.batch_axes
         }
@@ -78,10 +78,14 @@ class ZooSource(ModelSource):
     def module(self, params: Params) -> Any:
         import torch
 
+        from opmark.models.checkpoint import load_weights
         from opmark.models.weights import calibrate, initialise, no_initialisation
 
         with no_initialisation():
             module = self.construct(params)
+        if params.get("weights"):
+            load_weights(module, params["weights"], self.name)
+            return module.eval()
         initialise(module)
         with torch.no_grad():
             given = self.inputs({**params, "batch": _CALIBRATION_BATCH, "dtype": "float32"})
@@ -98,7 +102,24 @@ class ZooSource(ModelSource):
         return getattr(import_module(f"opmark.models.networks.{module}"), function)(**self.model.config(params))
 
     def stamp(self, params: Params) -> str:
-        return f"{_sources()} {_version(self.model.needs)}"
+        return f"{digest_sources()} {package_version(self.model.needs)} {stamp_weights(params)}"
+
+
+def stamp_weights(params: Params) -> str:
+    """Return a text that changes with the file of weights that a case names; UserError where there is none."""
+    return stamp_file(Path(params["weights"]), "parameter `weights`") if params.get("weights") else ""
+
+
+def stamp_file(path: Path, what: str) -> str:
+    """Return place, time and size of a file, or of the files in a folder."""
+    try:
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        states = [(file.name, file.stat()) for file in files]
+    except OSError as error:
+        raise UserError(
+            f"{what}: `{path}` cannot be read: {error.strerror}", "a path is taken from the folder that opmark runs in"
+        ) from None
+    return " ".join([str(path.absolute()), *(f"{name} {state.st_mtime_ns} {state.st_size}" for name, state in states)])
 
 
 def _draw(spec: TensorSpec, generator: Any) -> Any:
@@ -112,14 +133,14 @@ def _draw(spec: TensorSpec, generator: Any) -> Any:
 
 
 @cache
-def _sources() -> str:
+def digest_sources() -> str:
     """Return a digest of the sources of the zoo: what was found out about a model holds until they change."""
     files = sorted(Path(__file__).parent.rglob("*.py"))
     return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 @cache
-def _version(package: str) -> str:
+def package_version(package: str) -> str:
     try:
         return f"{package} {version(package)}" if package else ""
     except PackageNotFoundError:

@@ -196,7 +196,8 @@ class Operator:
     where the size itself is still that of the whole case."""
     row_axes: Callable[[Params], Mapping[str | int, int]] | None = None
     """For an operator whose rows are independent by definition, as the samples in the batch of a model: the axis of
-    `batch` by the name of the input or the number of the output. A large batch is verified by some of its rows."""
+    `batch` by the name of the input or the number of the output. A large batch is verified by some of its rows; a case
+    without such axes is verified as a whole."""
     held: Callable[[Params], int] = lambda _: 0
     """Bytes that a case holds besides inputs and outputs: the weights of a model."""
     output_names: Callable[[Params], tuple[str, ...]] = lambda _: ()
@@ -214,6 +215,8 @@ class Operator:
     reference_by: str = "NumPy"
     """The library that computes the reference; where NumPy is impractical, another framework in float64 on the CPU."""
     aliases: tuple[str, ...] = ()
+    program: str = ""
+    """A file of the user that workers execute: a workload file may name it only if it lies beside it or is allowed."""
 
     @cached_property
     def by_name(self) -> dict[str, Param]:

@@ -13,6 +13,8 @@ from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from pkgutil import iter_modules
 from traceback import walk_tb
 from types import ModuleType
@@ -328,6 +330,36 @@ def resolve(path: str) -> Any:
             value = getattr(value, part)
         return value
     raise ModuleNotFoundError(f"no module named {parts[0]!r}", name=parts[0])
+
+
+@cache
+def load_function(name: str) -> Callable[..., Any]:
+    """Import a function by `FILE.py:FUNCTION` or `MODULE:FUNCTION`. Modules beside the file can be imported by it."""
+    place, _, attributes = name.rpartition(":")
+    if not place or not attributes:
+        raise UserError(f"`{name}` names no function", "as in kernels.py:softmax or package.module:softmax")
+    if place.endswith(".py"):
+        path = Path(place).absolute()
+        if not path.is_file():
+            raise UserError(f"there is no file {place}", "give its path, as in kernels.py:softmax")
+        sys.path.insert(0, str(path.parent))
+        spec = spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[path.stem] = module_from_spec(spec)
+        spec.loader.exec_module(module)
+    else:
+        sys.path.insert(0, str(Path.cwd()))
+        module = import_module(place)
+    found: Any = module
+    for attribute in attributes.split("."):
+        if not hasattr(found, attribute):
+            raise UserError(f"{place} has no `{attributes}`", "the function is named behind the colon")
+        found = getattr(found, attribute)
+    if not callable(found):
+        raise UserError(f"`{name}` is a {type(found).__name__} and cannot be called", "name a function")
+    call: Callable[..., Any] = found
+    return call
 
 
 def forget() -> None:

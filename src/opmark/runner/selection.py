@@ -188,13 +188,16 @@ def parse_params(ops: Sequence[str], given: Sequence[str]) -> dict[str, Any]:
             raise InvalidParameter(f"-p {text}: expected NAME=VALUE or NAME=VALUE,VALUE", "as in -p K=64,128")
         if name in found:
             raise InvalidParameter(f"-p {text}: `{name}` is given twice", f"-p {name}=A,B makes an axis")
-        parts = [part.strip() for part in re.split(r",(?![^\[(]*[\])])", values)]  # not at commas inside brackets
+        parts = [part.strip() for part in re.split(r",(?![^\[({]*[\])}])", values)]  # not at commas inside brackets
         for op in ops:
             operator = find_operator(op)
             if "args" in operator.by_name:  # parameters of a callable have no types
                 found[name] = [read_yaml(part, f"-p {name}") for part in parts]
                 continue
             param, typed = operator.param(name), list[Any]()
+            if param.kind == "arguments":
+                found[name] = [param.check(read_yaml(part, f"-p {name}")) for part in parts]
+                continue
             for part in parts:
                 series = param.spread(part)
                 typed += [param.parse(part)] if series is part else series

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from opmark.errors import OutOfMemory, TaskError, Unsupported, UserError, WrongResult
+from opmark.errors import OutOfMemory, TaskError, Unsupported, UserError, WrongResult, one_line
 from opmark.plugin import Backend, BackendInfo, CallCost, Implementation, Operator, Sensors
 from opmark.plugin.operator import CoarserTolerance
 from opmark.plugin.registry import implementations
@@ -197,7 +197,7 @@ def _warm_compile_time(cold: Compilation, again: Compilation | None) -> float | 
 def reason_of(error: Exception) -> str:
     """The first line of an error: frameworks append pages of addresses. Messages of opmark are kept in full."""
     if isinstance(error, UserError):
-        return f"{error.message}; {error.hint}" if error.hint else error.message
+        return one_line(error)
     lines = str(error).strip().splitlines()
     if not lines:
         return type(error).__name__

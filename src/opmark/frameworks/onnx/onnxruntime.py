@@ -18,7 +18,15 @@ import onnxruntime as ort
 from onnx import TensorProto, helper
 
 from opmark.errors import Unsupported
-from opmark.frameworks.onnx.engine import EngineBackend, as_type, cover, export_seconds, node_types, numpy_dtype
+from opmark.frameworks.onnx.engine import (
+    EngineBackend,
+    as_type,
+    cover,
+    export_seconds,
+    node_types,
+    numpy_dtype,
+    serialized,
+)
 from opmark.plugin import BackendInfo, Launch
 from opmark.schema import Compilation, TensorSpec
 
@@ -111,6 +119,7 @@ class OnnxRuntimeBackend(EngineBackend):
     # It says so where a node has no kernel for a type, or where ONNX has no such node.
     unsupported_messages = (
         "not_implemented", "not implemented", "of input parameter", "does not support", "is not supported",
+        "no op registered for", "is not a registered function/op",
     )  # fmt: skip
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
@@ -150,11 +159,11 @@ class OnnxRuntimeBackend(EngineBackend):
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
         model = self.model(built, inputs)
-        data = model.SerializeToString()
-        start = time.perf_counter()
-        session = ort.InferenceSession(data, self._options(), providers=_PROVIDERS[self.info.device])
-        cold = time.perf_counter() - start
-        ran = self._ran_of(data, inputs)
+        with serialized(model) as data:
+            start = time.perf_counter()
+            session = ort.InferenceSession(data, self._options(), providers=_PROVIDERS[self.info.device])
+            cold = time.perf_counter() - start
+            ran = self._ran_of(data, inputs)
         strays = [event for event in ran if event["args"]["provider"] != self._provider]
         kinds = Counter(str(event["args"]["op_name"]) for event in strays)
         if strays and not getattr(built, "may_fall_back", False):
@@ -220,14 +229,14 @@ class OnnxRuntimeBackend(EngineBackend):
                 binding.bind_output(output.name, self.info.device)
         return binding
 
-    def _ran_of(self, data: bytes, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _ran_of(self, data: bytes | str, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The nodes that a call of a model runs, found once for each model: several launches are made of one."""
-        mark = sha256(data).digest()
+        mark = sha256(data if isinstance(data, bytes) else Path(data).read_bytes()).digest()
         if mark not in self._ran:
             self._ran[mark] = self._profiled(data, inputs)
         return self._ran[mark]
 
-    def _profiled(self, data: bytes, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _profiled(self, data: bytes | str, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The nodes that one call runs, in their order, from a session of its own: the timed session is never
         profiled."""
         with TemporaryDirectory() as folder:

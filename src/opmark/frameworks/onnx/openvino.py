@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 import openvino as ov
 
 from opmark.errors import Unsupported
-from opmark.frameworks.onnx.engine import EngineBackend, as_type, cover, export_seconds, node_types, numpy_dtype
+from opmark.frameworks.onnx.engine import (
+    EngineBackend,
+    as_type,
+    cover,
+    export_seconds,
+    node_types,
+    numpy_dtype,
+    serialized,
+)
 from opmark.plugin import BackendInfo, Launch
 from opmark.schema import Compilation
 
@@ -113,15 +121,16 @@ class OpenVinoBackend(EngineBackend):
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
         model = self.model(built, inputs)
-        serialized, start = model.SerializeToString(), time.perf_counter()
-        try:
-            read = self._core.read_model(serialized, b"")
-            compiled = self._core.compile_model(read, "CPU", self._settings)
-        except RuntimeError as error:
-            if self.classify(error) == "oom":
-                raise
-            raise Unsupported(f"OpenVINO {ov.__version__.split('-')[0]}: {_words(error)}") from None
-        cold = time.perf_counter() - start
+        with serialized(model) as data:
+            start = time.perf_counter()
+            try:
+                read = self._core.read_model(data, b"") if isinstance(data, bytes) else self._core.read_model(data)
+                compiled = self._core.compile_model(read, "CPU", self._settings)
+            except RuntimeError as error:
+                if self.classify(error) == "oom":
+                    raise
+                raise Unsupported(f"OpenVINO {ov.__version__.split('-')[0]}: {_words(error)}") from None
+            cold = time.perf_counter() - start
         self._refuse_other_threads(compiled)
         layers = _layers(compiled)
         _refuse_folded(compiled)

@@ -248,11 +248,20 @@ def _measure_effects(source: ModelSource, params: Params) -> Effects:
 # Launches.
 
 
+class ModelCall(partial[Any]):
+    """A launch of a module that was on its device before."""
+
+    kept: int = 0
+    """Bytes of its weights and tables."""
+
+
 def build_torch(source: ModelSource, params: Params, **tensors: Any) -> Callable[[], Any]:
     device = next(iter(tensors.values())).device
     called: Any = callable_of(placed(source, params, device), params)
     called = Positional(called) if isinstance(called, LayerOutputs) else called
-    return partial(called, *tensors.values())
+    launch = ModelCall(called, *tensors.values())
+    launch.kept = sum(value.nbytes for value in (*called.parameters(), *called.buffers()))
+    return launch
 
 
 def build_onnx(source: ModelSource, params: Params, **tensors: Any) -> Any:

@@ -101,6 +101,8 @@ class TaskRunner:
         prepared.launch()
         backend.synchronize()
         memory = instruments.memory_since(baseline)
+        if memory is not None and prepared.kept:
+            memory = replace(memory, peak=memory.peak + prepared.kept)
         unchecked = why_unchecked(verification, info)
         record = Record(
             task,

@@ -73,7 +73,14 @@ class _Encoder(nn.Module):  # type: ignore[misc]
 
 
 def conformer(
-    *, stem: int = 64, height: int = 64, width: int = 256, heads: int = 4, hidden: int = 1024, kernel: int = 31, blocks: int = 12
+    *,
+    stem: int = 64,
+    height: int = 64,
+    width: int = 256,
+    heads: int = 4,
+    hidden: int = 1024,
+    kernel: int = 31,
+    blocks: int = 12,
 ) -> Any:
-    """Return an encoder of pictures [batch, 3, height, columns] with a mask [batch, columns / 4], true at the padding."""
+    """Return an encoder of pictures [batch, 3, height, columns]; the mask [batch, columns / 4] is true at padding."""
     return _Encoder(stem, height, width, heads, hidden, kernel, blocks)

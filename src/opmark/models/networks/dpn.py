@@ -38,10 +38,17 @@ class _DualPath(nn.Module):  # type: ignore[misc]
 
 
 def dpn(
-    *, blocks: Sequence[int], appended: Sequence[int], stem: int, inner: int, width: int, groups: int, classes: int = 1000
+    *,
+    blocks: Sequence[int],
+    appended: Sequence[int],
+    stem: int,
+    inner: int,
+    width: int,
+    groups: int,
+    classes: int = 1000,
 ) -> Any:
-    """Return a dual path network. Stage s has blocks[s] blocks, a residual path of width * 2^s channels, 3x3 convolutions
-    of inner * 2^s channels, and each of its blocks appends appended[s] channels."""
+    """Return a dual path network. Stage s has blocks[s] blocks, a residual path of width * 2^s channels and 3x3
+    convolutions of inner * 2^s channels; each of its blocks appends appended[s] channels."""
     layers = [conv_norm(3, stem, 3, 2, eps=_EPS), nn.MaxPool2d(3, 2, 1)]
     channels = stem
     for stage, (count, more) in enumerate(zip(blocks, appended, strict=True)):

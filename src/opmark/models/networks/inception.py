@@ -43,8 +43,8 @@ def _pooled(channels: int, outputs: int) -> Any:
 def inception_v3(
     *, scale: int = 1, sevens: Sequence[int] = (128, 160, 160, 192), blocks: int = 3, classes: int = 1000
 ) -> Any:
-    """Return an Inception v3 with all widths divided by `scale`, `blocks` blocks of 5x5 convolutions, and one block of 7x7
-    convolutions for each width of `sevens`."""
+    """Return an Inception v3 with all widths divided by `scale`, `blocks` blocks of 5x5 convolutions, and one block of
+    7x7 convolutions for each width of `sevens`."""
 
     def n(width: int) -> int:
         return width // scale

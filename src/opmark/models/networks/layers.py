@@ -19,7 +19,7 @@ def conv_norm(
     eps: float = 1e-5,
     dimensions: int = 2,
 ) -> Any:
-    """Return convolution, batch normalisation and activation. Without `padding` the picture keeps its size at stride 1."""
+    """Return convolution, batch normalisation and activation. Without `padding`, stride 1 keeps the picture's size."""
     sizes = (kernel,) * dimensions if isinstance(kernel, int) else kernel
     pads = tuple(size // 2 for size in sizes) if padding is None else padding
     conv, norm = (nn.Conv2d, nn.BatchNorm2d) if dimensions == 2 else (nn.Conv3d, nn.BatchNorm3d)

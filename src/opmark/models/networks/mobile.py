@@ -68,6 +68,4 @@ def squeezenet(*, groups: Sequence[Sequence[tuple[int, int]]], stem: int = 64, c
         for squeezed, expanded in group:
             modules.append(_Fire(channels, squeezed, expanded))
             channels = 2 * expanded
-    return nn.Sequential(
-        *modules, nn.Conv2d(channels, classes, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-    )
+    return nn.Sequential(*modules, nn.Conv2d(channels, classes, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())

@@ -34,7 +34,8 @@ class _Block(nn.Module):  # type: ignore[misc]
 def resnet(
     *, blocks: Sequence[int], bottleneck: bool, width: int = 64, classes: int = 1000, dimensions: int = 2
 ) -> Any:
-    """Return a ResNet with `blocks` blocks per stage; with 3 dimensions its inputs are [batch, 3, frames, height, width]."""
+    """Return a ResNet with `blocks` blocks per stage; its input is [batch, 3, height, width], or in 3 dimensions
+    [batch, 3, frames, height, width]."""
     layers = [
         conv_norm(3, width, 7, 2) if dimensions == 2 else conv_norm(3, width, (3, 7, 7), (1, 2, 2), dimensions=3),
     ]

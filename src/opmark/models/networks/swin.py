@@ -20,4 +20,5 @@ def swin(**config: Any) -> Any:
     """Return SwinForImageClassification with the arguments of SwinConfig, which returns logits."""
     from transformers import SwinConfig, SwinForImageClassification
 
-    return _Logits(SwinForImageClassification(SwinConfig(**config)))
+    constructor: Any = SwinForImageClassification
+    return _Logits(constructor(SwinConfig(**config)))

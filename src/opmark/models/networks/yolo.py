@@ -107,7 +107,7 @@ class _YoloV5(nn.Module):  # type: ignore[misc]
         self.down_d, self.join_e = _conv(d, d, 3, 2), _CrossStage(e, e, depth, adds=False)
         self.detect = _Detect((c, d, e), classes)
 
-    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, images: Tensor) -> Any:
         eighth = self.eighth(images)
         sixteenth = self.sixteenth(eighth)
         top = self.last(sixteenth)
@@ -119,8 +119,8 @@ class _YoloV5(nn.Module):  # type: ignore[misc]
 
 
 def yolov5(*, width: int, depth: int = 1, classes: int = 80) -> Any:
-    """Return a YOLOv5 of release 6. `width` is the number of channels of the first convolution; there are depth, 2 depth,
-    3 depth and depth blocks in the stages of the backbone."""
+    """Return a YOLOv5 of release 6. `width` is the number of channels of the first convolution; the stages of the
+    backbone have depth, 2 depth, 3 depth and depth blocks."""
     return _YoloV5(width, depth, classes)
 
 
@@ -149,7 +149,7 @@ class _YoloV3(nn.Module):  # type: ignore[misc]
         self.widen = nn.ModuleList(conv(n * w, 2 * n * w, 3) for n in (4, 8, 16))
         self.detect = _Detect((8 * w, 16 * w, 32 * w), classes)
 
-    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, images: Tensor) -> Any:
         eighth = self.eighth(images)
         sixteenth = self.sixteenth(eighth)
         coarse = self.coarse(self.last(sixteenth))
@@ -159,5 +159,5 @@ class _YoloV3(nn.Module):  # type: ignore[misc]
 
 
 def yolov3(*, width: int = 32, blocks: tuple[int, int, int, int, int] = (1, 2, 8, 8, 4), classes: int = 80) -> Any:
-    """Return a YOLOv3 on Darknet-53, whose boxes are decoded as those of YOLOv5: e^x would leave the range of float16."""
+    """Return a YOLOv3 on Darknet-53. Boxes are decoded as in YOLOv5, because e^x would leave the range of float16."""
     return _YoloV3(width, blocks, classes)

@@ -69,10 +69,10 @@ def rms(values: torch.Tensor) -> float:
 
 
 def count_parameters(model: ZooModel) -> int:
-    """Count the trainable numbers at full size."""
+    """Count the parameters at full size."""
     with torch.device("meta"):
         network = construct(model, model.full)
-    return sum(one.numel() for one in network.parameters() if one.requires_grad)
+    return sum(one.numel() for one in network.parameters())
 
 
 def check_outputs_follow_inputs(model: ZooModel, params: Params) -> None:

@@ -59,6 +59,7 @@ def test_half_precision_is_visible_against_float64(model: ZooModel, stage: str) 
     zoo.check_precisions_differ(model, _params(model, stage))
 
 
+@pytest.mark.filterwarnings("ignore:The tensor attributes self.recurrent._flat_weights")
 @each_case
 def test_an_exported_program_computes_the_same(model: ZooModel, stage: str) -> None:
     zoo.check_exports(model, _params(model, stage))
@@ -102,6 +103,15 @@ def test_a_token_does_not_see_later_ones(name: str, exported: bool) -> None:
     one, other = zoo.outputs_of(network, inputs)[0], zoo.outputs_of(network, changed)[0]
     assert torch.allclose(one[:, :10], other[:, :10], atol=1e-5)
     assert (one[:, 10:] - other[:, 10:]).abs().max() > 0.1
+
+
+def test_gpt2_computes_what_transformers_computes() -> None:
+    pytest.importorskip("transformers")
+    model = next(one for one in MODELS if one.name == "gpt2")
+    params = zoo.small_params(model)
+    network, inputs = zoo.built(model, params), zoo.make_inputs(model, params, 1)
+    with torch.no_grad():
+        assert torch.allclose(network(*inputs.values()), network.model(**inputs).logits, atol=1e-5)
 
 
 @each_decoder

@@ -40,7 +40,10 @@ def no_initialisation() -> Iterator[None]:
 
 
 def initialise(module: Any, seed: int = 0) -> None:
-    """Fill all parameters. Equal seeds give equal values on every device, up to the rounding to its element type."""
+    """Fill all parameters. Equal seeds give equal values on every device, up to the rounding to its element type.
+
+    A module whose tables are no random numbers has a method write_tables(), which is called last.
+    """
     block = torch.randn(_BLOCK, generator=torch.Generator().manual_seed(seed), device="cpu")
     blocks: dict[Any, Any] = {}
     filled = set[int]()
@@ -53,6 +56,9 @@ def initialise(module: Any, seed: int = 0) -> None:
                     filled.add(id(parameter))
                     values = blocks.setdefault(parameter.device, block.to(parameter.device))
                     _fill(parameter, values, *_distribution(owner, name, parameter.shape), f"{prefix}.{name}")
+        for owner in module.modules():
+            if hasattr(owner, "write_tables"):
+                owner.write_tables()
 
 
 def _distribution(owner: Any, name: str, shape: tuple[int, ...]) -> tuple[float, float]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
 
-from opmark.models.networks.rotary import RotaryTable
+from opmark.models.networks.rotary import compute_angles
 
 
 class TensorModel(torch.nn.Module):  # type: ignore[misc]
@@ -31,32 +32,42 @@ class TensorModel(torch.nn.Module):  # type: ignore[misc]
         found = tuple(result[name] for name in self.outputs)
         return found if len(found) > 1 else found[0]
 
-    def _apply(self, *arguments: Any, **options: Any) -> Any:
-        """Write the tables of positions again, which to_empty() loses."""
-        super()._apply(*arguments, **options)
-        with torch.no_grad():
-            for name, table in self.named_buffers():
-                if name.endswith("position_ids") and not table.is_meta:
-                    table.copy_(torch.arange(table.shape[-1], device=table.device).expand_as(table))
-                elif name.endswith("token_type_ids") and not table.is_meta:
-                    table.zero_()
-        return self
+    def write_tables(self) -> None:
+        """Besides writing tables, tie the weights that are one: to_empty() makes two of them."""
+        for name, table in self.named_buffers():
+            if name.endswith("position_ids"):
+                table.copy_(torch.arange(table.shape[-1]).expand_as(table))
+            elif name.endswith("token_type_ids"):
+                table.zero_()
+        self.model.tie_weights()
 
 
-class RoFormerTable(RotaryTable):
-    """The sines and then the cosines of each position, as RoFormer's encoder wants them."""
+class RoFormer(TensorModel):
+    def write_tables(self) -> None:
+        super().write_tables()
+        table = self.model.roformer.encoder.embed_positions.weight
+        angles = compute_angles(*table.shape)
+        table.copy_(torch.cat((angles.sin(), angles.cos()), 1))
 
-    def forward(self, shape: Any, start: int = 0) -> Any:
-        cos, sin = self.take(start, shape[1])
-        return torch.cat((sin, cos), -1)
+
+class GPT2(TensorModel):
+    def forward(self, input_ids: Any) -> Any:
+        """Run the layers one by one: the whole model would look on the host for several texts in one row."""
+        body = self.model.transformer
+        x = body.wte(input_ids) + body.wpe(torch.arange(input_ids.shape[1], device=input_ids.device))
+        for layer in body.h:  # attention without a mask is causal
+            x = layer(x)
+        return self.model.lm_head(body.ln_f(x))
 
 
 def _make(name: str, kind: str = "", **config: Any) -> Any:
     """Return the model `name` + `kind` with the configuration `name` + `Config`, without initial weights."""
-    import transformers
-    from transformers.initialization import no_init_weights
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch's, of what DeBERTa's module does when it is loaded
+        import transformers
+        from transformers.initialization import no_init_weights
 
-    model_class = getattr(transformers, name + kind)
+        model_class = getattr(transformers, name + kind)
     attention = "sdpa" if model_class._supports_sdpa else "eager"
     with no_init_weights():
         model = model_class(getattr(transformers, name + "Config")(**config, attn_implementation=attention))
@@ -73,17 +84,11 @@ def question_answering(*, family: str, first_position: int | None = None, **conf
 
 def roformer(**config: Any) -> Any:
     model = _make("RoFormer", "ForSequenceClassification", **config)
-    width = config["hidden_size"] // config["num_attention_heads"]
-    # Its own table is a frozen parameter, which initialise() would fill with random numbers.
-    model.roformer.encoder.embed_positions = RoFormerTable(config["max_position_embeddings"], width)
-    return TensorModel(model, ("input_ids", "token_type_ids"), ("logits",))
+    return RoFormer(model, ("input_ids", "token_type_ids"), ("logits",))
 
 
 def gpt2(**config: Any) -> Any:
-    model = _make("GPT2", "LMHeadModel", **config, use_cache=False)
-    # Every attention layer is causal by itself. The model would besides look on the host for several texts in one row.
-    model.config.is_causal = False
-    return TensorModel(model, ("input_ids",), ("logits",))
+    return GPT2(_make("GPT2", "LMHeadModel", **config, use_cache=False), ("input_ids",), ("logits",))
 
 
 def clip(**config: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Rotary position embeddings: a table of angles that outlives to_empty(), and the rotation itself."""
+"""Rotary position embeddings: a table of angles, and the rotation itself."""
 
 from __future__ import annotations
 
@@ -7,32 +7,24 @@ from typing import Any
 import torch
 
 
+def compute_angles(positions: int, width: int, theta: float = 10_000.0) -> Any:
+    """Return position * theta^(-2i/width) for i below width/2, in float64 on the CPU."""
+    exponents = torch.arange(0, width, 2, dtype=torch.float64, device="cpu") / width
+    return torch.arange(positions, dtype=torch.float64, device="cpu")[:, None] * theta**-exponents
+
+
 class RotaryTable(torch.nn.Module):  # type: ignore[misc]
-    """Cosines and sines of position * theta^(-2i/width) for i below width/2, exact in every element type.
+    """Cosines and sines of the angles."""
 
-    A table lost by to_empty(), or rounded by a conversion to a shorter type, is computed again.
-    """
-
-    def __init__(self, positions: int, width: int, theta: float = 10_000.0) -> None:
+    def __init__(self, positions: int, width: int) -> None:
         super().__init__()
-        self.width, self.theta = width, theta
         self.register_buffer("cos", torch.empty(positions, width // 2), persistent=False)
         self.register_buffer("sin", torch.empty(positions, width // 2), persistent=False)
-        self._compute()
 
-    def _compute(self) -> None:
-        if self.cos.is_meta:
-            return
-        exponents = torch.arange(0, self.width, 2, dtype=torch.float64, device="cpu") / self.width
-        angles = torch.arange(len(self.cos), dtype=torch.float64, device="cpu")[:, None] * self.theta**-exponents
-        with torch.no_grad():
-            self.cos.copy_(angles.cos())
-            self.sin.copy_(angles.sin())
-
-    def _apply(self, *arguments: Any, **options: Any) -> Any:
-        super()._apply(*arguments, **options)
-        self._compute()
-        return self
+    def write_tables(self) -> None:
+        angles = compute_angles(len(self.cos), 2 * self.cos.shape[1])
+        self.cos.copy_(angles.cos())
+        self.sin.copy_(angles.sin())
 
     def take(self, start: int, length: int) -> tuple[Any, Any]:
         """Return (cosines, sines) of `length` positions."""

@@ -23,12 +23,13 @@ class ZooModel:
     build: str
     """`module:function` below opmark.models.networks, as in `bert:question_answering`. The function takes the
     configuration by name and returns a torch.nn.Module, whose forward takes the inputs in the order of `inputs` and
-    returns a tensor or a tuple of tensors. It does not initialise weights (opmark.models.weights does)."""
+    returns a tensor or a tuple of tensors. It does not initialise weights: opmark.models.weights does, and then calls
+    write_tables() of every module that has it, for tables that are no random numbers."""
     inputs: Callable[[Params, Config], dict[str, TensorSpec]]
     """inputs(params, config): the batch is the first axis of every input that is not in `unbatched`. Floats have the
     type params["dtype"], whole numbers are int64."""
     parameters: int
-    """Number of trainable numbers at full size."""
+    """Number of parameters at full size, a frozen table of positions among them."""
     full: Config
     small: Config
     """A configuration that runs in milliseconds on two cores, of the same structure."""

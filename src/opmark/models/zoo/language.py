@@ -83,7 +83,7 @@ _ROBERTA = {
 }  # fmt: skip
 _DEBERTA = {
     "family": "Deberta", "type_vocab_size": 0, "max_position_embeddings": 512, "relative_attention": True,
-    "max_relative_positions": -1, "position_biased_input": False, "pos_att_type": ("c2p", "p2c"), "hidden_act": "gelu",
+    "max_relative_positions": -1, "position_biased_input": False, "pos_att_type": ["c2p", "p2c"], "hidden_act": "gelu",
     "layer_norm_eps": 1e-7,
 }  # fmt: skip
 _ROFORMER = {
@@ -216,7 +216,7 @@ MODELS: tuple[ZooModel, ...] = (
         frameworks=("onnx",),
         needs="transformers",
         aliases=("clip",),
-        note="ByteMLPerf calls it VideoBERT, but its inputs and accuracy are those of CLIP. The number of texts is fixed.",
+        note="ByteMLPerf calls it VideoBERT, but its inputs and accuracy are those of CLIP.",
     ),
     ZooModel(
         name="stable-diffusion-text-encoder",

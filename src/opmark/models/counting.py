@@ -27,14 +27,8 @@ _ATTENTION = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 def count(source: ModelSource, params: Params) -> ModelFacts:
     """Return the facts of a case."""
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), no_initialisation():
-        module = source.construct(params)
-        module.eval()
-        given = [torch.empty(spec.shape, dtype=getattr(torch, spec.dtype)) for spec in source.inputs(params).values()]
-        dtype = getattr(torch, str(params["dtype"]))
-        module = converted(module, dtype)
-        if params.get("stage") == "decode":
-            module.fill_cache(params["batch"], params["seq"])
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        module, given = make_call(source, params)
         with FlopCounterMode(display=False, custom_mapping={_ATTENTION: _attention_flops}) as counter:
             outputs = callable_of(module, params)(*given)
         named = name_outputs(outputs)
@@ -44,6 +38,17 @@ def count(source: ModelSource, params: Params) -> ModelFacts:
         outputs={name: tuple(output.shape) for name, output in named.items()},
         dtypes=tuple(str(output.dtype).removeprefix("torch.") for output in named.values()),
     )
+
+
+def make_call(source: ModelSource, params: Params, device: str = "cpu") -> tuple[Any, list[Any]]:
+    """Return (the module with weights that mean nothing, its inputs), for a call under FakeTensorMode."""
+    with no_initialisation():
+        module = source.construct(params)
+    module = converted(module.eval(), getattr(torch, str(params["dtype"])), device)
+    if params.get("stage") == "decode":
+        module.fill_cache(params["batch"], params["seq"])
+    specs = source.inputs(params).values()
+    return module, [torch.empty(spec.shape, dtype=getattr(torch, spec.dtype), device=device) for spec in specs]
 
 
 def _attention_flops(query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:

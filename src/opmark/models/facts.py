@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from platformdirs import user_cache_path
@@ -23,6 +24,8 @@ from opmark.plugin import Params
 from opmark.schema.tensor import sizeof
 
 _TIMEOUT = 300
+
+FoundT = TypeVar("FoundT")
 
 
 class ModelFacts(msgspec.Struct, frozen=True):
@@ -62,15 +65,22 @@ def _count_here(source: ModelSource, params: Params) -> ModelFacts:
 
 def _count_in_child(source: ModelSource, params: Params) -> ModelFacts:
     """Count in another process: this one may be the parent, which loads no framework."""
-    command = [sys.executable, "-m", "opmark.models.counting", source.name, json.dumps(dict(params))]
+    arguments = [source.name, json.dumps(dict(params))]
+    return run_child("opmark.models.counting", arguments, ModelFacts, f"`{source.name}` cannot be loaded")
+
+
+def run_child(module: str, arguments: Sequence[str], kind: type[FoundT], failure: str) -> FoundT:
+    """Run a module of opmark as a program, and return what it prints last, which is JSON. `failure` begins the message
+    where it fails."""
+    command = [sys.executable, "-m", module, *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
     except subprocess.TimeoutExpired:
-        raise Unsupported(f"the operations of `{source.name}` could not be counted within {_TIMEOUT} s") from None
+        raise Unsupported(f"{failure} within {_TIMEOUT} s") from None
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise Unsupported(f"`{source.name}` cannot be loaded: {last}")
-    return msgspec.json.decode(done.stdout.splitlines()[-1], type=ModelFacts)
+        raise Unsupported(f"{failure}: {last}")
+    return msgspec.json.decode(done.stdout.splitlines()[-1], type=kind)
 
 
 # What was found out about a model, kept on disk.

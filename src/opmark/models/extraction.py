@@ -1,0 +1,47 @@
+"""Extraction: the operators that a model calls, as entries of a workload. A child process finds them."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+import msgspec
+
+from opmark.models.facts import kept_file, read_kept, run_child, write_kept
+from opmark.models.source import ModelSource
+from opmark.plugin import Params
+from opmark.schema import Entry, ImportProblem
+
+WEIGHTS = "weights"
+"""Tag of an operator that reads more bytes of weights than of anything else: in a large model these are in no cache."""
+VIEWS = "views="
+"""Beginning of a tag of the model's own case: number of calls that only make views, which the operators leave out."""
+
+Graph = Literal["torch", "onnx"]
+
+
+class Extraction(msgspec.Struct, frozen=True):
+    entries: list[Entry]
+    """Each distinct operator once, with its count, in the order of the first call."""
+    calls: int
+    """Number of calls of these operators."""
+    views: int = 0
+    """Number of calls that only make views of tensors and move no data."""
+    computed: bool = False
+    """Whether the model was computed: by default its operators are found without data."""
+    problems: list[ImportProblem] = []
+    """Calls that cannot be written as an entry."""
+
+
+def extract_operators(
+    source: ModelSource, params: Params, graph: Graph = "torch", device: str = "cpu", *, real: bool = False
+) -> Extraction:
+    """Return the operators of a case; what was found is kept until the model or torch changes."""
+    options = {"graph": graph, "device": device, "real": real}
+    kept = kept_file(source, {**params, **options}, "operators")
+    found: Extraction | None = read_kept(kept, Extraction)
+    if found is None:
+        arguments = [source.name, json.dumps(dict(params)), json.dumps(options)]
+        found = run_child("opmark.models.tracing", arguments, Extraction, f"`{source.name}` cannot be traced")
+        write_kept(kept, found)
+    return found

@@ -194,7 +194,7 @@ def _recognised(name: str, args: list[Any], kwargs: dict[str, Any], device: str)
     for op, params in proposals(name.partition(".")[0], args, kwargs):
         try:
             operator = find_operator(op)
-            complete = operator.complete(params)
+            complete = operator.complete({key: operator.param(key).check(one) for key, one in params.items()})
             operator.check_rules(complete)
             info = find_backend("torch-cpu" if device == "cpu" else f"torch-{device}")
             build = implementations(operator, info)[0].build

@@ -16,10 +16,13 @@ from opmark.schema.tensor import is_float
 
 MODEL = "model:"
 """Prefix of the names of models."""
-WEIGHTS, VIEWS = "weights", "views="
-"""Tags that `opmark extract` writes: of operators that read mostly weights, and of the model's own case."""
+VIEWS = "views="
+"""Beginning of the tag by which `opmark extract` tells how many calls of the model only make views."""
 _CACHE = 32 << 20
-"""Assumed size of the last cache where the machine does not say: weights beyond it are not kept between two calls."""
+"""Assumed size of the last cache where the machine does not say."""
+_BUSY, _IDLE = ("rotated", "cold", "warm"), ("warm", "rotated", "cold")
+"""States of the caches by preference: in a model that moves more data than they hold, an operator's data was driven out
+since it was last used; else it is still there."""
 CLOSE = {"cpu": 0.15, "device": 0.10}
 """How far the sum of the operators may be from the model before the ledger says that it does not explain the model."""
 
@@ -72,8 +75,10 @@ class Ledger(Struct, frozen=True):
     """Seconds of the smallest call on this machine."""
     peaks: str = ""
     """Where the peaks come from; empty if they are not known."""
-    cold: bool = False
-    """Whether operators that read mostly weights were taken with cold caches."""
+    moved: int = 0
+    """Bytes that all calls together move."""
+    driven_out: bool = False
+    """Whether these are more than the caches hold, so that the time of an operator is one without its data in them."""
 
     @property
     def difference(self) -> float:
@@ -105,7 +110,7 @@ def make_ledgers(rows: Sequence[Row]) -> list[Ledger]:
         raise UserError(
             f"the run holds no model that was measured together with its operators{why}",
             "`opmark ledger model:bert-base -p batch=1` measures both; or `opmark extract MODEL --with-model -o "
-            "ops.yaml`, then `opmark run -w ops.yaml --cache cold,warm`",
+            "ops.yaml`, then `opmark run -w ops.yaml --cache warm,rotated`",
         )
     return found
 
@@ -125,9 +130,9 @@ def _ledger(model: Row, rows: Sequence[Row]) -> Ledger | None:
     if not own or headline is None or not headline.median:
         return None
     known = model.machine.measured or model.machine.datasheet
-    weights = sum(one.bytes or 0 for one in (model,))
-    cold = weights > _last_cache(known)
-    found = [_row(row, headline, known, cold=cold) for row in own.values()]
+    moved = sum((row.bytes or 0) * _case(row).count for row in own.values())
+    driven_out = moved > _last_cache(known)
+    found = [_row(row, headline, known, _BUSY if driven_out else _IDLE) for row in own.values()]
     tags = [tag for tag in _case(model).tags if tag.startswith(VIEWS)]
     least = [one.seconds for one in found if one.seconds]
     launch = (known.launch.get("latency") if known else None) or min(least, default=None)
@@ -144,7 +149,8 @@ def _ledger(model: Row, rows: Sequence[Row]) -> Ledger | None:
         int(tags[0].removeprefix(VIEWS)) if tags else 0,
         launch,
         known.source if known else "",
-        cold,
+        moved,
+        driven_out,
     )
 
 
@@ -160,11 +166,10 @@ def _last_cache(peaks: Peaks | None) -> int:
     return max((level.nbytes or 0 for level in peaks.levels), default=0) or _CACHE if peaks else _CACHE
 
 
-def _row(row: Row, headline: Timing, peaks: Peaks | None, *, cold: bool) -> LedgerRow:
+def _row(row: Row, headline: Timing, peaks: Peaks | None, caches: Sequence[str]) -> LedgerRow:
     case = _case(row)
-    wanted = "cold" if cold and WEIGHTS in case.tags else "warm"
     fitting = [t for t in row.timings if t.quantity == headline.quantity and t.usable]
-    timing = next((t for t in fitting if t.cache == wanted), next(iter(fitting), None))
+    timing = min(fitting, key=lambda t: caches.index(t.cache), default=None)
     bare = LedgerRow(row.op, row.parameters, row.case, case.count, row.status, row.reason)
     if timing is None or timing.median is None:
         return bare
@@ -192,8 +197,8 @@ def _row(row: Row, headline: Timing, peaks: Peaks | None, *, cold: bool) -> Ledg
 
 
 def _peak_share(cost: Cost | None, timing: Timing, case: Case, peaks: Peaks) -> tuple[float, str] | None:
-    """Return (share of the roofline, what limits it). Operations that nobody counts, as those of most callables, are taken
-    as free: moving the data is still a bound."""
+    """Return (share of the roofline, what limits it). Operations that nobody counts, as in most callables, are taken as
+    free: moving the data is still a bound."""
     if cost is None or timing.median is None:
         return None
     whole = Cost(cost.flops or 0, cost.bytes_read, cost.bytes_written)

@@ -20,6 +20,7 @@ from opmark.models.operator import PREFIX
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Case, Entry, ImportProblem, Workload
+from opmark.schema.record import MEASURED
 from opmark.schema.workload import VERSION
 from opmark.store import memory
 from opmark.units import count_noun
@@ -48,9 +49,10 @@ class ModelOperators:
     @property
     def summary(self) -> str:
         distinct = len(self.workload.cases) - any(entry.op == self.model.op for entry in self.workload.cases)
-        views = f"; {count_noun(self.views, 'call')} that only make views move no data and are left out"
+        views = f"; views, which move no data, are left out: {count_noun(self.views, 'call')}"
         return (
-            f"{describe_case(self.model)}: {count_noun(distinct, 'distinct operator')} in {count_noun(self.calls, 'call')}"
+            f"{describe_case(self.model)}: {count_noun(distinct, 'distinct operator')} "
+            f"in {count_noun(self.calls, 'call')}"
             + (views if self.views else "")
             + (" (found by computing the model)" if self.computed else "")
         )
@@ -94,8 +96,7 @@ def model_case(name: str, params: Mapping[str, Any] | None, size: str) -> Case:
     cases = cases_of(Entry(operator.name, given, sizes), find_operator)
     if len(cases) != 1:
         raise InvalidParameter(
-            f"expected one case of `{name}`, got {len(cases)}",
-            "give one value for each parameter, as in -p batch=1"
+            f"expected one case of `{name}`, got {len(cases)}", "give one value for each parameter, as in -p batch=1"
         )
     return cases[0]
 
@@ -105,10 +106,12 @@ def model_operators(case: Case, found: Extraction, *, with_model: bool = False) 
     source = f"{case.op}#{case.id}"
     entries = [replace(entry, source=source) for entry in found.entries]
     if not entries:
-        raise UserError(f"`{case.op}` calls no operator that could be written down", "`--graph onnx` looks at its graph")
+        raise UserError(
+            f"`{case.op}` calls no operator that could be written down", "`--graph onnx` looks at its graph"
+        )
     if with_model:
         entries.insert(0, _entry_of(case, found.views))
-    about = f"{count_noun(found.calls, 'call')} of {describe_case(case)}, and {found.views} that only make views"
+    about = f"Operators of {describe_case(case)}: {count_noun(found.calls, 'call')}; without views: {found.views}."
     workload = Workload(VERSION, case.op.removeprefix(PREFIX), entries, about)
     return ModelOperators(case, workload, tuple(found.problems), found.calls, found.views, found.computed)
 
@@ -132,8 +135,10 @@ def _fused_graph(case: Case, backend: str) -> FusedGraph:
     (record,) = run_request(request).records
     made = record.compilation
     if made is None or not (made.kernels or made.operators):
-        why = record.reason or "it compiles nothing: `opmark extract` without --graph lists what it calls"
-        raise UserError(f"{backend} has no graph of its own for `{case.op}`: {why}")
+        why = "it compiles nothing" if record.status in MEASURED else record.reason
+        raise UserError(
+            f"{backend} has no graph of its own for `{case.op}`: {why}", "without --graph, torch's own calls are listed"
+        )
     return FusedGraph(case, backend, _kinds(made.kernels), _kinds(made.operators))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from opmark.analysis.ledger import Ledger, make_ledgers
 from opmark.analysis.rows import rows_of_records
 from opmark.api.extract import model_case, model_operators
@@ -27,10 +25,8 @@ def ledger(request: LedgerRequest) -> list[Ledger]:
 
 def ledger_request(request: LedgerRequest) -> tuple[list[Ledger], Result]:
     what = request.what
-    if what is None or not what.startswith(PREFIX):
-        result = show(what, db=request.db)
-    else:
-        result = _measure(request, what)
+    measures = what is not None and what.startswith(PREFIX)
+    result = _measure(request, str(what)) if measures else show(what, db=request.db)
     rows = rows_of_records(result.records, result.run.id, result.peaks)
     return make_ledgers(rows), result
 
@@ -56,11 +52,16 @@ def _measure(request: LedgerRequest, model: str) -> Result:
     options |= {
         "backend": names,
         "quantity": request.quantity or (["latency"] if info.device == "cpu" else ["device_time"]),
-        "cache": request.cache or ["cold", "warm"],
+        "cache": request.cache or ["warm", "rotated"],
         "processes": request.processes or 1,
     }
     return run_request(
         RunRequest(
-            workload=whole.workload, **options, on_start=request.on_start, on_record=request.on_record, say=request.say
+            workload=whole.workload,
+            **options,
+            retries=request.retries,
+            on_start=request.on_start,
+            on_record=request.on_record,
+            say=request.say,
         )
     )

@@ -257,6 +257,7 @@ class LedgerRequest(StoreOptions, MeasureOptions):
     params: Annotated[Mapping[str, Any] | None, _MODEL_PARAMS] = None
     size: Annotated[str, _MODEL_SIZE] = ""
     effort: Annotated[str, _EFFORT] = "quick"
+    retries: Annotated[int, _RETRIES] = DEFAULT_RETRIES
     on_start: "Callable[[Run, Plan, list[Record]], None] | None" = None
     on_record: "Callable[[Record], None] | None" = None
     say: Callable[[str], None] = talk

@@ -68,8 +68,8 @@ COMMANDS = {
     "ledger": (
         "ledger",
         "Which operators of a model are worth optimising?"
-        "\n\nOperators, measured one by one, beside the whole model: share of its time, distance from the roofline, gain. "
-        "Shows a stored run, or measures a model with its operators.",
+        "\n\nOperators, measured one by one, beside the whole model: share of its time, distance from the roofline, "
+        "gain. Shows a stored run, or measures a model with its operators.",
     ),
     "rank": (
         "rank",

@@ -12,8 +12,6 @@ from opmark.models.source import ModelSource
 from opmark.plugin import Params
 from opmark.schema import Entry, ImportProblem
 
-WEIGHTS = "weights"
-"""Tag of an operator that reads more bytes of weights than of anything else: in a large model these are in no cache."""
 VIEWS = "views="
 """Beginning of a tag of the model's own case: number of calls that only make views, which the operators leave out."""
 

@@ -110,8 +110,9 @@ def _pools(name: str, x: TensorSpec, args: Sequence[Any]) -> Iterator[Proposal]:
     if name == "_adaptive_avg_pool2d":
         yield "adaptive_avg_pool2d", {**common, "out": args[1]}
         return
-    kernel, stride, padding, *rest = [*args[1:], *([[], [0, 0]][len(args) - 2 :])]
-    stride = stride or kernel
+    kernel, rest = args[1], list(args[4:])
+    stride = (args[2] if len(args) > 2 else []) or kernel
+    padding = args[3] if len(args) > 3 else [0, 0]
     if len(set(stride)) > 1 or len(set(padding)) > 1:
         return
     common |= {"kernel": kernel, "stride": stride[0], "padding": padding[0]}

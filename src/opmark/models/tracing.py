@@ -1,4 +1,4 @@
-"""Traces the operators that a model calls, with tensors that have a shape and no data. Only a child process imports this.
+"""Traces the operators that a model calls, with tensors that have a shape and no data. Only a child process runs it.
 
 `python -m opmark.models.tracing NAME PARAMS OPTIONS` prints an Extraction as JSON.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from opmark.errors import InvalidParameter, OpmarkError, UnknownName
 from opmark.models.counting import make_call
 from opmark.models.execution import callable_of, placed
-from opmark.models.extraction import WEIGHTS, Extraction
+from opmark.models.extraction import Extraction
 from opmark.models.recognition import proposals
 from opmark.models.source import ModelSource
 from opmark.plugin import Params, draw_values
@@ -62,13 +61,11 @@ class NotWritable(Exception):
 class CallRecorder(TorchDispatchMode):  # type: ignore[misc]
     """Records every call of an operator; calls that only make views are counted."""
 
-    found: dict[str, tuple[str, list[Any], dict[str, Any], bool]] = field(default_factory=dict)
-    """(name, arguments, arguments by name, whether it reads mostly weights) by the call as text."""
+    found: dict[str, tuple[str, list[Any], dict[str, Any]]] = field(default_factory=dict)
+    """(name, arguments, arguments by name) by the call as text."""
     counts: dict[str, int] = field(default_factory=dict)
     views: int = 0
     problems: dict[str, str] = field(default_factory=dict)
-    made: set[int] = field(default_factory=set)
-    """Memory of the inputs, and of what was computed from them; all other memory holds weights."""
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -83,7 +80,6 @@ class CallRecorder(TorchDispatchMode):  # type: ignore[misc]
             self.views += 1
         else:
             self._record(func, name, args, kwargs)
-            self.made |= {_memory(one) for one in _tensors(outputs)}
         return outputs
 
     def _record(self, func: Any, name: str, args: Any, kwargs: Any) -> None:
@@ -101,10 +97,7 @@ class CallRecorder(TorchDispatchMode):  # type: ignore[misc]
             by_name["device"] = torch.device(place).type
         key = json.dumps([full, *map(_node, written), {name: _node(one) for name, one in by_name.items()}])
         if key not in self.found:
-            read = {id(one): one for one in _tensors([*args, kwargs])}.values()
-            weights = sum(one.nbytes for one in read if _memory(one) not in self.made)
-            mostly = 2 * weights > sum(one.nbytes for one in read)
-            self.found[key] = full, _bounded(name, written), by_name, mostly
+            self.found[key] = full, _bounded(name, written), by_name
         self.counts[key] = self.counts.get(key, 0) + 1
 
 
@@ -112,18 +105,6 @@ def _is_view(func: Any) -> bool:
     """Return whether a call returns its input, or a part of it, without writing to it."""
     aliases = [one.alias_info for one in func._schema.returns if one.alias_info is not None]
     return bool(aliases) and not any(alias.is_write for alias in aliases)
-
-
-def _memory(tensor: Any) -> int:
-    return int(tensor.untyped_storage()._cdata)
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple | dict):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(item)
 
 
 def _described(value: Any) -> Any:
@@ -208,7 +189,7 @@ def _recognised(name: str, args: list[Any], kwargs: dict[str, Any], device: str)
             continue
         except Exception:  # noqa: BLE001 - a builder may want to see data, and whatever fails is not recognised
             continue
-        calls = [_signature(*one[:3]) for one in recorder.found.values()]
+        calls = [_signature(*one) for one in recorder.found.values()]
         if calls == [wanted] and sum(recorder.counts.values()) == 1:
             return op, params
     return None
@@ -219,8 +200,8 @@ def _empty(spec: TensorSpec, device: str) -> Any:
 
 
 def _signature(name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
-    """Return what decides which kernel runs on which layout: all but the values of tensors. Rows that are looked up have
-    no shape of their own, and which row is padding matters to gradients alone."""
+    """Return what decides which kernel runs on which layout: all but the values of tensors. Rows to look up have no
+    shape of their own, and which row is padding matters to gradients alone."""
     if name.startswith("embedding."):
         args = args[:2]
 
@@ -254,10 +235,8 @@ def trace(source: ModelSource, params: Params, device: str = "cpu", *, real: boo
 
 
 def _trace(module: Any, given: list[Any], params: Params, device: str) -> Extraction:
-    recorder = CallRecorder(made={_memory(one) for one in given})
-    with ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(recorder)
+    recorder = CallRecorder()
+    with torch.no_grad(), recorder:
         callable_of(module, params)(*given)
     return Extraction(
         [_entry(recorder, key, device) for key in recorder.found],
@@ -268,17 +247,17 @@ def _trace(module: Any, given: list[Any], params: Params, device: str) -> Extrac
 
 
 def _entry(recorder: CallRecorder, key: str, device: str) -> Entry:
-    name, args, kwargs, mostly = recorder.found[key]
-    tags, count = [WEIGHTS] if mostly else [], recorder.counts[key]
+    (name, args, kwargs), count = recorder.found[key], recorder.counts[key]
     known = _recognised(name, args, kwargs, device)
     if known is not None:
         op, params = known
-        return Entry(op, {key: [one] if isinstance(one, list) else one for key, one in params.items()}, tags=tags, count=count)
+        axes = {key: [one] if isinstance(one, list) else one for key, one in params.items()}  # a list would be an axis
+        return Entry(op, axes, count=count)
     base, _, overload = name.partition(".")
     space, _, own = base.rpartition("::")
     nodes = {name: _node(one) for name, one in kwargs.items()}
     path = f"torch.ops.{space or 'aten'}.{own}.{overload or 'default'}"
-    return Entry(path, args=[_node(one) for one in args], kwargs=nodes or None, tags=tags, count=count)
+    return Entry(path, args=[_node(one) for one in args], kwargs=nodes or None, count=count)
 
 
 def main() -> int:

@@ -28,7 +28,8 @@ from opmark.errors import InvalidParameter, nearest
 from opmark.schema.tensor import ALPHA, DTYPES, SPREAD, VALUES, IndexValues, TensorSpec, is_float
 
 _TENSOR = re.compile(
-    r"(\(\)|\d+(?:x\d+)*) +([a-z]\w*)(?: +(\S+?)\.\.(\S+))?" rf"(?: +({'|'.join(VALUES)})(?: +(?!strides )(\S+))?)?"
+    r"(\(\)|\d+(?:x\d+)*) +([a-z]\w*)(?: +(\S+?)\.\.(\S+))?"
+    rf"(?: +({'|'.join(VALUES)})(?: +(?!strides )(\S+))?)?"
     r"(?: +strides +(\(\)|\d+(?:x\d+)*))?"
 )
 # Probably a mistyped tensor: sizes with an `x` between them, or an element type after something else.
@@ -251,7 +252,11 @@ def _strides(strides: Any, shape: list[int]) -> tuple[int, ...]:
     """Return the strides of a tensor; none where they are those of a contiguous one."""
     if strides is None:
         return ()
-    if not isinstance(strides, list) or len(strides) != len(shape) or not all(type(n) is int and n >= 0 for n in strides):
+    if (
+        not isinstance(strides, list)
+        or len(strides) != len(shape)
+        or not all(type(n) is int and n >= 0 for n in strides)
+    ):
         raise InvalidParameter(
             f"strides: expected {len(shape)} numbers, one per axis, got `{strides}`", "as in 8x64 float32 strides 1x8"
         )

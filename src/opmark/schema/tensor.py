@@ -95,7 +95,7 @@ class TensorSpec(Struct, frozen=True):
     place: Literal["device", "host", "pinned"] = "device"
     """Where the tensor lies; `pinned` is page-locked host memory, which a device can read by itself."""
     strides: tuple[int, ...] = ()
-    """Distance in elements between neighbours along each axis, if the tensor is not contiguous; 0 repeats one element."""
+    """Steps in elements along each axis, if the tensor is not contiguous; 0 repeats one element."""
 
     @property
     def elements(self) -> int:

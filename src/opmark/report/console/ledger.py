@@ -51,10 +51,9 @@ def _line(row: LedgerRow) -> list[str]:
     name = [row.op.removeprefix("torch.ops."), row.parameters, str(row.count)]
     if row.seconds is None or row.total is None or row.share is None:
         return [*name, row.status, *[""] * 7]
-    mark = " cold" if row.cache == "cold" else ""
     return [
         *name,
-        seconds(row.seconds) + mark,
+        seconds(row.seconds),
         seconds(row.total),
         percent(row.share),
         rate(row.flops, "") if row.flops else _UNKNOWN,
@@ -69,22 +68,24 @@ def explain(ledger: Ledger) -> Iterator[str]:
     """Yield how the sum of the operators compares with the model, and where the difference comes from."""
     whole = percent(ledger.total / ledger.seconds)
     yield f"sum of {count_noun(ledger.calls, 'call')}: {seconds(ledger.total)}, {whole} of the model"
-    if ledger.cold:
-        yield "cold: the weights of the model fit into no cache, so operators that read mostly weights find none there"
+    states = sorted({row.cache for row in ledger.rows if row.cache})
+    why = "more than" if ledger.driven_out else "no more than"
+    moved = count_bytes(ledger.moved)
+    yield f"caches {' and '.join(states)}: all calls together move {moved}, {why} the last cache holds"
     if ledger.between is not None and ledger.views and ledger.launch is not None:
         yield (
-            f"between them: {count_noun(ledger.views, 'call')} that only make views, about {seconds(ledger.launch)} each, "
-            f"{seconds(ledger.between)} in all, {percent(ledger.between / ledger.seconds)} of the model"
+            f"between them: {count_noun(ledger.views, 'call')} that only make views, about {seconds(ledger.launch)} "
+            f"each, {seconds(ledger.between)} in all, {percent(ledger.between / ledger.seconds)} of the model"
         )
     for row in ledger.missing:
         yield f"missing: {row.count} x {row.op} {row.parameters}: {row.status}, {row.reason}"
     rest = ledger.difference - (ledger.between or 0.0)
     if not ledger.close:
         yield (
-            f"not explained: {percent(rest / ledger.seconds)}: Python between the calls of small operators, or other caches"
+            f"not explained: {percent(rest / ledger.seconds)}: Python between the calls of small operators, or caches"
             if rest > 0
-            else f"one by one the operators take {percent(-rest / ledger.seconds)} longer: in the model they find more of "
-            "their data in the caches, or the machine was busier while they were measured"
+            else f"one by one the operators take {percent(-rest / ledger.seconds)} longer: in the model they find more "
+            "of their data in the caches, or the machine was busier while they were measured"
         )
     if not ledger.peaks:
         yield "roofline and gain are unknown: `opmark calibrate` measures the peaks of this machine"

@@ -86,6 +86,11 @@ def parse_params(ops: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
     return selection.parse_params(ops, texts)
 
 
+def model_name(name: str) -> str:
+    """Return the name of a model as an operator: where only a model can be meant, the prefix may be left out."""
+    return name if name.startswith("model:") else f"model:{name}"
+
+
 def parse_call(name: str, text: str) -> Any:
     """Return the value of `--args`, `--kwargs` or `--build`, which are written as YAML."""
     from opmark.runner import selection
@@ -227,6 +232,46 @@ class TurnOptions(MeasureOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_compile_only(self)
+
+
+_MODEL_PARAMS = Option("NAME=VALUE: parameters of the model.", ("-p", "--param"), form="params")
+_MODEL_SIZE = Option("small, typical, large: a preset of the model. [default: typical, without parameters]")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ExtractRequest(OptionSet):
+    """`opmark extract`"""
+
+    model: Annotated[str, Option("A model, as in model:bert-base.", argument="MODEL")] = field(kw_only=False)
+    params: Annotated[Mapping[str, Any] | None, _MODEL_PARAMS] = None
+    size: Annotated[str, _MODEL_SIZE] = ""
+    graph: Annotated[
+        str,
+        Option("Whose operators: torch's calls, the nodes of the onnx graph, or a backend's own graph after fusion."),
+    ] = "torch"
+    device: Annotated[str, Option("Device that torch's calls are meant for: cpu, cuda.")] = "cpu"
+    real: Annotated[bool, Option("Compute the model, instead of following shapes alone.")] = False
+    with_model: Annotated[
+        bool, Option("The model itself as the first case, so that `opmark ledger` can explain a run of the file.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LedgerRequest(StoreOptions, MeasureOptions):
+    """`opmark ledger`"""
+
+    what: Annotated[
+        str | None,
+        Option("A run of a model and its operators; or a model to measure now, as in model:bert-base. "
+               "[default: the last run]", argument="RUN"),
+    ] = field(default=None, kw_only=False)  # fmt: skip
+    params: Annotated[Mapping[str, Any] | None, _MODEL_PARAMS] = None
+    size: Annotated[str, _MODEL_SIZE] = ""
+    effort: Annotated[str, _EFFORT] = "quick"
+    retries: Annotated[int, _RETRIES] = DEFAULT_RETRIES
+    on_start: "Callable[[Run, Plan, list[Record]], None] | None" = None
+    on_record: "Callable[[Record], None] | None" = None
+    say: Callable[[str], None] = talk
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -42,6 +42,11 @@ EXAMPLES = {
         "opmark judge mykernels.py:softmax --like softmax -p shape=4096x4096",
         "opmark judge mykernels.py:softmax --like softmax --backend torch-cuda",
     ),
+    "extract": (
+        "opmark extract model:bert-base -p batch=1 -o ops.yaml",
+        "opmark extract model:resnet50 --graph onnxruntime-cpu",
+    ),
+    "ledger": ("opmark ledger model:bert-base -p batch=1 --backend torch-cpu", "opmark ledger"),
     "compare": ("opmark compare before after", "opmark compare torch-cpu numpy-cpu --run nightly"),
     "ab": (
         "opmark ab matmul --backend torch-cpu,numpy-cpu",

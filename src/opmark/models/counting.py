@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop
 
-from opmark.models.execution import callable_of, converted, name_outputs, original
+from opmark.models.execution import callable_of, converted, name_outputs, placed
 from opmark.models.facts import ModelFacts
 from opmark.models.source import ModelSource
 from opmark.models.weights import no_initialisation
@@ -26,21 +26,15 @@ def count(source: ModelSource, params: Params) -> ModelFacts:
     """Return the facts of a case. A network that looks at values of its tensors is run for it."""
     with torch.no_grad(), torch.device("cpu"):
         try:
-            with FakeTensorMode(allow_non_fake_inputs=True), no_initialisation():
-                return count_call(source.construct(params).eval(), _given(source, params), params)
+            with FakeTensorMode(allow_non_fake_inputs=True):
+                return count_call(*make_call(source, params), params)
         except DataDependentOutputException:
-            return count_call(original(source, params), _given(source, params), params)
-
-
-def _given(source: ModelSource, params: Params) -> list[Any]:
-    return [torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype)) for spec in source.inputs(params).values()]
+            _, given = make_call(source, params)
+            return count_call(placed(source, params, "cpu"), given, params)
 
 
 def count_call(module: Any, given: Sequence[Any], params: Params) -> ModelFacts:
     """Return the facts of a call of a module with these tensors."""
-    module = converted(module, getattr(torch, str(params["dtype"])))
-    if params.get("stage") == "decode":
-        module.fill_cache(params["batch"], params["seq"])
     with FlopCounterMode(display=False, custom_mapping={_ATTENTION: _attention_flops}) as counter:
         outputs = callable_of(module, params)(*given)
     named = name_outputs(outputs)
@@ -50,6 +44,17 @@ def count_call(module: Any, given: Sequence[Any], params: Params) -> ModelFacts:
         outputs={name: tuple(output.shape) for name, output in named.items()},
         dtypes=tuple(str(output.dtype).removeprefix("torch.") for output in named.values()),
     )
+
+
+def make_call(source: ModelSource, params: Params, device: str = "cpu") -> tuple[Any, list[Any]]:
+    """Return (the module with weights that mean nothing, its inputs), for a call under FakeTensorMode."""
+    with no_initialisation():
+        module = source.construct(params)
+    module = converted(module.eval(), getattr(torch, str(params["dtype"])), device)
+    if params.get("stage") == "decode":
+        module.fill_cache(params["batch"], params["seq"])
+    specs = source.inputs(params).values()
+    return module, [torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype), device=device) for spec in specs]
 
 
 def _attention_flops(query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:

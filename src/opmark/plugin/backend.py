@@ -335,6 +335,8 @@ class Backend(ABC):
         """Return a native tensor on the device with the values of the spec."""
         if spec.place != "device":
             raise Unsupported(f"{self.info.name} has no tensors in {spec.place} memory")
+        if spec.strides:
+            raise Unsupported(f"{self.info.name} has no tensors with strides, only contiguous ones")
         made = self.upload(cast(draw_values(spec, seed), spec.dtype), spec.dtype)
         self._tensor_type = type(made)
         return made

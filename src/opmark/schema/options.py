@@ -256,7 +256,8 @@ class MeasureOptions(OptionSet):
     cache: Annotated[
         Names,
         Option(
-            "State of the caches: cold, warm. [default: both for what a device did, warm for the rest]", known=CACHES
+            "State of the caches: cold, warm, rotated. [default: cold, warm for what a device did, else warm]",
+            known=CACHES,
         ),
     ] = ()
     processes: Annotated[

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-import zoo_checks as zoo
 
 torch = pytest.importorskip("torch")
+
+import zoo_checks as zoo  # noqa: E402
 
 from opmark.models.zoo import language, recommendation, structures  # noqa: E402
 from opmark.models.zoo.entry import ZooModel  # noqa: E402
@@ -46,6 +48,14 @@ def test_the_number_of_parameters_at_full_size_is_the_published_one(model: ZooMo
 @each_case
 def test_outputs_move_with_the_inputs(model: ZooModel, stage: str) -> None:
     zoo.check_outputs_follow_inputs(model, _params(model, stage))
+
+
+@pytest.mark.parametrize("name", ["bert-base", "albert", "roberta", "deberta", "roformer"])
+def test_outputs_of_deep_networks_move_too(name: str) -> None:
+    model = next(one for one in MODELS if one.name == name)
+    pytest.importorskip(model.needs)
+    deep = replace(model, small={**model.small, "num_hidden_layers": 12, "max_position_embeddings": 512})
+    zoo.check_outputs_follow_inputs(deep, zoo.small_params(deep, seq=384))
 
 
 @each_model

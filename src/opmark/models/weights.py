@@ -23,6 +23,13 @@ _NOISE = 0.1
 """Standard deviation of biases, and of the gains of normalisations around 1."""
 _LEAST_VARIANCE = 0.5
 """Smallest variance of a batch normalisation. Weights keep the size of their inputs, so that usual ones are near 1."""
+_BRANCH_ENDS = (
+    "out_proj", "c_proj", "output.dense", "attention.dense", "ffn_output", "attention.out", "cross.out", ".down",
+)  # fmt: skip
+"""Ends of the names of linear layers whose results a Transformer adds to its residual stream."""
+_BRANCH_GAIN = 0.25
+"""Share of the variance that these layers keep. Attention averages over tokens: without this, the tokens of all texts
+look alike after a dozen layers."""
 _INITIALISERS = (
     "uniform_", "normal_", "trunc_normal_", "constant_", "ones_", "zeros_", "eye_", "dirac_", "xavier_uniform_",
     "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_", "sparse_",
@@ -58,13 +65,13 @@ def initialise(module: Any, seed: int = 0) -> None:
                 if id(parameter) not in filled:  # tied weights are filled once
                     filled.add(id(parameter))
                     values = blocks.setdefault(parameter.device, block.to(parameter.device))
-                    _fill(parameter, values, *_distribution(owner, name, parameter.shape), f"{prefix}.{name}")
+                    _fill(parameter, values, *_distribution(owner, prefix, name, parameter.shape), f"{prefix}.{name}")
         for owner in module.modules():
             if hasattr(owner, "write_tables"):
                 owner.write_tables()
 
 
-def _distribution(owner: Any, name: str, shape: tuple[int, ...]) -> tuple[float, float]:
+def _distribution(owner: Any, prefix: str, name: str, shape: tuple[int, ...]) -> tuple[float, float]:
     """Return (mean, standard deviation): results keep about the size of their inputs from layer to layer."""
     kind = type(owner).__name__
     if "bias" in name and len(shape) == 1:
@@ -76,7 +83,10 @@ def _distribution(owner: Any, name: str, shape: tuple[int, ...]) -> tuple[float,
     if kind == "Embedding" or len(shape) == 1:
         return 0.0, float(shape[-1]) ** -0.5
     fan_in = shape[0] if kind == "Conv1D" else prod(shape[1:])  # transformers' Conv1D is a transposed Linear
-    gain = 2.0 if kind.startswith("Conv") and kind != "Conv1D" else 1.0  # a relu behind it drops half
+    if kind.startswith("Conv") and kind != "Conv1D":
+        gain = 2.0  # a relu behind it drops half
+    else:
+        gain = _BRANCH_GAIN if prefix.endswith(_BRANCH_ENDS) else 1.0
     return 0.0, (gain / fan_in) ** 0.5
 
 

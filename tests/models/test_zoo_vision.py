@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-import zoo_checks as checks
-from torch.utils.flop_counter import FlopCounterMode
 
-from opmark.models.zoo import diffusion, vision
-from opmark.models.zoo.entry import ZooModel
+torch = pytest.importorskip("torch")
+
+import zoo_checks as checks  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+from opmark.models.zoo import diffusion, vision  # noqa: E402
+from opmark.models.zoo.entry import ZooModel  # noqa: E402
 
 MODELS = (*vision.MODELS, *diffusion.MODELS)
 

@@ -21,6 +21,8 @@ _BLOCK = 4_194_301
 It is a prime, so that rows and blocks do not repeat alike."""
 _NOISE = 0.1
 """Standard deviation of biases, and of the gains of normalisations around 1."""
+_LEAST_VARIANCE = 0.5
+"""Smallest variance of a batch normalisation. Weights keep the size of their inputs, so that usual ones are near 1."""
 _BRANCH_ENDS = (
     "out_proj", "c_proj", "output.dense", "attention.dense", "ffn_output", "attention.out", "cross.out", ".down",
 )  # fmt: skip
@@ -28,8 +30,6 @@ _BRANCH_ENDS = (
 _BRANCH_GAIN = 0.25
 """Share of the variance that these layers keep. Attention averages over tokens: without this, the tokens of all texts
 look alike after a dozen layers."""
-_LEAST_VARIANCE = 0.5
-"""Smallest variance of a batch normalisation. Weights keep the size of their inputs, so that usual ones are near 1."""
 _INITIALISERS = (
     "uniform_", "normal_", "trunc_normal_", "constant_", "ones_", "zeros_", "eye_", "dirac_", "xavier_uniform_",
     "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_", "sparse_",

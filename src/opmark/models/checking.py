@@ -46,7 +46,7 @@ def refuse_not_finite(names: Iterable[str], outputs: Iterable[Any]) -> None:
     for name, output in zip(names, outputs, strict=True):
         if not np.isfinite(output).all():
             raise WrongResult(
-                f"{name} of the reference itself has NaN or Inf: the weights or the inputs make no sense"
+                f"{name} of the reference itself has NaN or Inf: the weights or the values of its inputs make no sense"
             )
 
 

@@ -25,8 +25,7 @@ def main() -> int:
         with no_network():
             found = source.count(json.loads(written)) if what == "facts" else source.describe(json.loads(written))
     except OpmarkError as error:
-        found = (error.message, error.hint, isinstance(error, UserError))
-        print(msgspec.json.encode(found).decode())
+        print(msgspec.json.encode((error.message, error.hint, isinstance(error, UserError))).decode())
         return 1
     print(msgspec.json.encode(found).decode())
     return 0

@@ -111,7 +111,13 @@ def _ask_child(what: str, source: ModelSource, params: Params, kind: Any) -> Any
     environ = {**os.environ, _LOADS: "1"}
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TIMEOUT, check=False, env=environ
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            check=False,
+            env=environ,
         )
     except subprocess.TimeoutExpired:
         raise Unsupported(f"`{source.name}` was not loaded within {_TIMEOUT} s") from None

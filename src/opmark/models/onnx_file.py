@@ -89,7 +89,9 @@ def _apply_shapes(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
             dim.Clear()
             dim.dim_value = n
         if not one.type.tensor_type.HasField("shape"):
-            one.type.tensor_type.shape.dim.extend(onnx.TensorShapeProto.Dimension(dim_value=n) for n in shapes[one.name])
+            one.type.tensor_type.shape.dim.extend(
+                onnx.TensorShapeProto.Dimension(dim_value=n) for n in shapes[one.name]
+            )
     for value in (*model.graph.output, *model.graph.value_info):
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param in sizes:
@@ -314,7 +316,9 @@ def _open(source: ModelSource, replaced: Mapping[str, Any]) -> Any:
         session = ort.InferenceSession(str(source.path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # noqa: BLE001 - it has an exception for each of its codes
         text = str(error).strip().partition("\n")[0]
-        raise Unsupported(f"ONNX Runtime, which computes the reference, does not take `{source.name}`: {text}") from None
+        raise Unsupported(
+            f"ONNX Runtime, which computes the reference, does not take `{source.name}`: {text}"
+        ) from None
     return _Session(session, values)
 
 

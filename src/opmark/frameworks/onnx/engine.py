@@ -58,7 +58,9 @@ def _write_with_weights_beside(model: Any, folder: Path) -> Path:
                 whole.graph.initializer.append(one)
                 continue
             place = {"location": weights, "offset": str(file.tell()), "length": str(len(one.raw_data))}
-            outside = TensorProto(name=one.name, dims=one.dims, data_type=one.data_type, data_location=TensorProto.EXTERNAL)
+            outside = TensorProto(
+                name=one.name, dims=one.dims, data_type=one.data_type, data_location=TensorProto.EXTERNAL
+            )
             outside.external_data.extend(StringStringEntryProto(key=key, value=value) for key, value in place.items())
             whole.graph.initializer.append(outside)
             file.write(one.raw_data)

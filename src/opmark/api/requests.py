@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
-from opmark.errors import nearest
+from opmark.errors import UserError, nearest
 from opmark.schema.comparison import FAIL_ON
 from opmark.schema.options import (
     DEFAULT_COMPILE_TIMEOUT,
@@ -84,6 +84,11 @@ def parse_params(ops: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
     from opmark.runner import selection
 
     return selection.parse_params(ops, texts)
+
+
+def model_name(name: str) -> str:
+    """Return the name of a model as an operator: where only a model can be meant, the prefix may be left out."""
+    return name if name.startswith("model:") else f"model:{name}"
 
 
 def parse_call(name: str, text: str) -> Any:
@@ -208,6 +213,13 @@ class ProfileOptions(OptionSet):
     ] = None  # fmt: skip
 
 
+def refuse_compile_only(options: MeasureOptions) -> None:
+    if options.compile_only:
+        raise UserError(
+            "--compile-only measures no calls, so that there is nothing to compare", "`opmark run` has this option"
+        )
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TurnOptions(MeasureOptions):
     """How to measure two sides in turns: short processes, because more samples of one process do not help."""
@@ -216,6 +228,50 @@ class TurnOptions(MeasureOptions):
     processes: Annotated[int | None, _PROCESSES] = None
     budget: Annotated[float, _BUDGET] = 900.0
     margin: Annotated[float, _MARGIN] = MARGIN
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_compile_only(self)
+
+
+_MODEL_PARAMS = Option("NAME=VALUE: parameters of the model.", ("-p", "--param"), form="params")
+_MODEL_SIZE = Option("small, typical, large: a preset of the model. [default: typical, without parameters]")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ExtractRequest(OptionSet):
+    """`opmark extract`"""
+
+    model: Annotated[str, Option("A model, as in model:bert-base.", argument="MODEL")] = field(kw_only=False)
+    params: Annotated[Mapping[str, Any] | None, _MODEL_PARAMS] = None
+    size: Annotated[str, _MODEL_SIZE] = ""
+    graph: Annotated[
+        str,
+        Option("Whose operators: torch's calls, the nodes of the onnx graph, or a backend's own graph after fusion."),
+    ] = "torch"
+    device: Annotated[str, Option("Device that torch's calls are meant for: cpu, cuda.")] = "cpu"
+    real: Annotated[bool, Option("Compute the model, instead of following shapes alone.")] = False
+    with_model: Annotated[
+        bool, Option("The model itself as the first case, so that `opmark ledger` can explain a run of the file.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LedgerRequest(StoreOptions, MeasureOptions):
+    """`opmark ledger`"""
+
+    what: Annotated[
+        str | None,
+        Option("A run of a model and its operators; or a model to measure now, as in model:bert-base. "
+               "[default: the last run]", argument="RUN"),
+    ] = field(default=None, kw_only=False)  # fmt: skip
+    params: Annotated[Mapping[str, Any] | None, _MODEL_PARAMS] = None
+    size: Annotated[str, _MODEL_SIZE] = ""
+    effort: Annotated[str, _EFFORT] = "quick"
+    retries: Annotated[int, _RETRIES] = DEFAULT_RETRIES
+    on_start: "Callable[[Run, Plan, list[Record]], None] | None" = None
+    on_record: "Callable[[Record], None] | None" = None
+    say: Callable[[str], None] = talk
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -310,6 +366,10 @@ class CheckRequest(StoreOptions, MeasureOptions, Selection):
     in_turns: "Callable[..., Compared] | None" = None
     """Measures two sides in turns; None: as `opmark.ab` does."""
     say: Callable[[str], None] = talk
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_compile_only(self)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -56,13 +56,13 @@ def cases_of(entry: Entry, find: Find) -> list[Case]:
 
 
 def merge_cases(case: Case, other: Case) -> Case:
-    """Join the tags, sources and foreign words of two mentions of the same case."""
-    joined = {
+    """Join the tags, sources and foreign words of two mentions of the same case, and add their counts."""
+    joined: dict[str, Any] = {
         name: tuple(dict.fromkeys((*getattr(case, name), *getattr(other, name))))
         for name in ("tags", "sources", "written_as")
         if getattr(case, name) != getattr(other, name)
     }
-    return replace(case, **joined) if joined else case
+    return replace(case, **joined, count=case.count + other.count)
 
 
 class _Place(NamedTuple):
@@ -115,7 +115,7 @@ def _expand_entry(entry: Entry, name: str, find: Find, place: _Place) -> Iterato
             operator.check_rules(params)
             for phase in entry.phases:
                 gradients = () if phase == "forward" else wrt
-                yield Case.of(operator.name, params, phase, tags, gradients, sources, written_as)
+                yield Case.of(operator.name, params, phase, tags, gradients, sources, written_as, entry.count)
 
 
 def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterator[Case]:
@@ -161,7 +161,7 @@ def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterato
                     raise UnknownName(f"tensor among the arguments of `{operator.name}`", name, known)
         for phase in entry.phases:
             wrt = () if phase == "forward" else tuple(entry.wrt)
-            yield Case.of(operator.name, given, phase, tuple(entry.tags), wrt, sources)
+            yield Case.of(operator.name, given, phase, tuple(entry.tags), wrt, sources, count=entry.count)
 
 
 def _free_axis(key: str, value: Any, place: _Place) -> Axis:

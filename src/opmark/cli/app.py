@@ -19,7 +19,7 @@ COMMANDS = {
     "run": ("run", "Measure operators; print a table, store a run."),
     "list": (
         "list_",
-        "List operators, suites, backends, quantities, formats, chips."
+        "List operators, models, suites, backends, quantities, formats, chips."
         "\n\nThe list of backends says whether they can run here.",
     ),
     "describe": (
@@ -60,6 +60,17 @@ COMMANDS = {
         "bisect",
         "Which commit made it slower?\n\n`git bisect` with a measured verdict, in a worktree of its own.",
     ),
+    "extract": (
+        "extract",
+        "Which operators does a model call, and how often?"
+        "\n\nA workload of its distinct operators, with shapes, element types, layouts and counts.",
+    ),
+    "ledger": (
+        "ledger",
+        "Which operators of a model are worth optimising?"
+        "\n\nOperators, measured one by one, beside the whole model: share of its time, distance from the roofline, "
+        "gain. Shows a stored run, or measures a model with its operators.",
+    ),
     "rank": (
         "rank",
         "Which implementation is the fastest, and where?"
@@ -88,6 +99,11 @@ COMMANDS = {
         "Which operators of a framework can be measured, and how?"
         "\n\nOr the operators that each backend has.",
     ),
+    "model": (
+        "model",
+        "Look at whole models: where can they be used?"
+        "\n\nA matrix of models and backends: exported, compiled, ran, right.",
+    ),
     "env": ("env", "Environments for frameworks that cannot share this one."),
     "import": (
         "import_",
@@ -114,10 +130,10 @@ COMMANDS = {
 """By command: its module in this package, with a function or a group of commands of the same name, and its help."""
 
 PANELS = {
-    "Measure": ("run", "list", "describe", "coverage", "judge"),
+    "Measure": ("run", "list", "describe", "coverage", "judge", "extract", "ledger"),
     "Compare": ("compare", "ab", "check", "bisect", "rank", "history"),
     "Look at results, keep and share them": (
-        "show", "runs", "report", "serve", "query", "fit", "merge", "push", "prune"
+        "show", "runs", "report", "model", "serve", "query", "fit", "merge", "push", "prune"
     ),
     "This machine": ("doctor", "calibrate", "env"),
     "Other systems": ("import", "export", *FOREIGN_COMMANDS),

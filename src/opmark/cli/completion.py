@@ -167,7 +167,7 @@ VALUES: dict[str, Callable[[Any], Iterable[tuple[str, str]]]] = {
     "b": _runs,
     "against_backend": _backends,
     "quantity": _quantities,
-    "cache": _one_of("cold", "warm"),
+    "cache": _one_of("cold", "warm", "rotated"),
     "mode": _one_of("discrete", "continuous", "continuous_events"),
     "timer": _one_of("cupti", "events", "graph"),
     "profiler": _one_of("trace", "ncu", "nsys", "command"),

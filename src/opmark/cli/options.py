@@ -123,12 +123,23 @@ def make_request(request: type, given: Mapping[str, Any]) -> Any:
         elif found.form == "share":
             values[name] = share(text, found.flag.removeprefix("--"))
         elif found.form == "params":
-            values[name] = requests.parse_params(split(given["ops"] or []) if "ops" in given else [given["like"]], text)
+            values[name] = requests.parse_params(_operators_of(given), text)
         elif found.form == "yaml":
             values[name] = requests.parse_call(name, text)
         else:
             values[name] = text
     return request(**values)
+
+
+def _operators_of(given: Mapping[str, Any]) -> list[str]:
+    """Return the operators whose parameters `-p` gives."""
+    from opmark.api.requests import model_name
+
+    if "ops" in given:
+        return split(given["ops"] or [])
+    if "model" in given:
+        return [model_name(given["model"])]
+    return [given["like"]] if "like" in given else [given["what"] or ""]
 
 
 def whole_numbers(values: list[str], option: str) -> list[int]:
@@ -169,6 +180,8 @@ def reference_page() -> str:
         ("`bisect` alone", requests.BisectRequest),
         ("`check` alone", requests.CheckRequest),
         ("`judge`", requests.JudgeRequest),
+        ("`extract`", requests.ExtractRequest),
+        ("`ledger`, beside how to measure and where it is kept", requests.LedgerRequest),
     )
     lines = [
         "# Options of the commands that measure",

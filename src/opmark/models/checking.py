@@ -13,9 +13,10 @@ from opmark.models.source import ModelSource
 from opmark.plugin import Params, draw_values
 from opmark.plugin.backend import cast
 
-_FACTOR = {"float16": 8.0, "bfloat16": 8.0, "float32": 32.0, "float64": 32.0}
+_FACTOR = {"float16": 8.0, "bfloat16": 8.0, "float32": 64.0, "float64": 64.0}
 """How many times the effect of rounding an output may be off. Sums of float32 and float64 are also accumulated in their
 own type, in any order; sums of 16 bits are accumulated with more."""
+_ENOUGH_ELEMENTS, _MOST_INPUTS = 256, 16
 _BLIND = 0.5
 """A bound above this share of what another input changes tells nothing apart."""
 _OVERFLOW = 1e30
@@ -45,9 +46,7 @@ def refuse_not_finite(names: Iterable[str], outputs: Iterable[Any]) -> None:
     """Raise WrongResult for NaN or Inf in outputs of the reference, with which nothing can be compared."""
     for name, output in zip(names, outputs, strict=True):
         if not np.isfinite(output).all():
-            raise WrongResult(
-                f"{name} of the reference itself has NaN or Inf: the weights or the values of its inputs make no sense"
-            )
+            raise WrongResult(f"{name} of the reference itself has NaN or Inf: the weights or the inputs make no sense")
 
 
 def find_effects(source: ModelSource, params: Params, measure: Callable[[ModelSource, Params], Effects]) -> Effects:
@@ -78,10 +77,33 @@ def explain_blindness(dtype: str, effects: Effects) -> str:
 
 
 def draw_inputs(source: ModelSource, params: Params) -> Iterator[dict[str, Any]]:
-    """Yield two different sets of inputs."""
-    for seed in (1, 2):
-        specs = source.inputs(params).items()
+    """Yield different sets of inputs."""
+    specs = source.inputs(params).items()
+    for seed in range(1, _MOST_INPUTS + 1):
         yield {name: cast(draw_values(spec, 7 * seed + i), spec.dtype) for i, (name, spec) in enumerate(specs)}
+
+
+def compare_inputs(
+    source: ModelSource,
+    params: Params,
+    exact: Callable[[Any], list[Any]],
+    rounded: Callable[[Any], list[Any]],
+    least: float,
+) -> Effects:
+    """Compare inputs until enough elements of each output were seen: few may be off by little as it happens. `least` is
+    the smallest effect of rounding, that of the element type itself."""
+    rounding, change, before, seen = list[list[float]](), list[list[float]](), None, 0
+    for given in draw_inputs(source, params):
+        outputs = exact(given)
+        if before is not None:
+            change.append([*map(distance, outputs, before)])
+        if seen < _ENOUGH_ELEMENTS:
+            rounding.append([max(distance(*pair), least) for pair in zip(rounded(given), outputs, strict=True)])
+            seen += min(output.size for output in outputs)
+        elif change:
+            break
+        before = outputs
+    return [max(each) for each in zip(*rounding, strict=True)], [max(each) for each in zip(*change, strict=True)]
 
 
 def distance(found: Any, expected: Any) -> float:

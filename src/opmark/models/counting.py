@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop
 
-from opmark.models.execution import callable_of, converted, name_outputs
+from opmark.models.execution import callable_of, converted, name_outputs, placed
 from opmark.models.facts import ModelFacts
 from opmark.models.source import ModelSource
 from opmark.models.weights import no_initialisation
@@ -23,19 +23,18 @@ _ATTENTION = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
 def count(source: ModelSource, params: Params) -> ModelFacts:
-    """Return the facts of a case."""
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), no_initialisation():
-        module = source.construct(params)
-        module.eval()
-        given = [torch.empty(spec.shape, dtype=getattr(torch, spec.dtype)) for spec in source.inputs(params).values()]
-        return count_call(module, given, params)
+    """Return the facts of a case. A network that looks at values of its tensors is run for it."""
+    with torch.no_grad(), torch.device("cpu"):
+        try:
+            with FakeTensorMode(allow_non_fake_inputs=True):
+                return count_call(*make_call(source, params), params)
+        except DataDependentOutputException:
+            _, given = make_call(source, params)
+            return count_call(placed(source, params, "cpu"), given, params)
 
 
 def count_call(module: Any, given: Sequence[Any], params: Params) -> ModelFacts:
     """Return the facts of a call of a module with these tensors."""
-    module = converted(module, getattr(torch, str(params["dtype"])))
-    if params.get("stage") == "decode":
-        module.fill_cache(params["batch"], params["seq"])
     with FlopCounterMode(display=False, custom_mapping={_ATTENTION: _attention_flops}) as counter:
         outputs = callable_of(module, params)(*given)
     named = name_outputs(outputs)
@@ -45,6 +44,17 @@ def count_call(module: Any, given: Sequence[Any], params: Params) -> ModelFacts:
         outputs={name: tuple(output.shape) for name, output in named.items()},
         dtypes=tuple(str(output.dtype).removeprefix("torch.") for output in named.values()),
     )
+
+
+def make_call(source: ModelSource, params: Params, device: str = "cpu") -> tuple[Any, list[Any]]:
+    """Return (the module with weights that mean nothing, its inputs), for a call under FakeTensorMode."""
+    with no_initialisation():
+        module = source.construct(params)
+    module = converted(module.eval(), getattr(torch, str(params["dtype"])), device)
+    if params.get("stage") == "decode":
+        module.fill_cache(params["batch"], params["seq"])
+    specs = source.inputs(params).values()
+    return module, [torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype), device=device) for spec in specs]
 
 
 def _attention_flops(query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:

@@ -18,7 +18,7 @@ from opmark.models.checking import (
     Effects,
     bound_outputs,
     by_sample,
-    distance,
+    compare_inputs,
     draw_inputs,
     explain_blindness,
     find_effects,
@@ -29,8 +29,8 @@ from opmark.models.offline import no_network
 from opmark.models.source import ModelSource
 from opmark.plugin import Params
 
-_PER_CALL = ("batch", "dtype", "outputs", "stage")
-"""Parameters that say how a model is called; all others decide what it is."""
+_AS_MADE = {"batch": 1, "dtype": "float32", "outputs": "model", "stage": "prefill"}
+"""Values of parameters that say how a model is called, for which it is made once; all others decide what it is."""
 
 
 # Modules.
@@ -38,13 +38,15 @@ _PER_CALL = ("batch", "dtype", "outputs", "stage")
 
 def original(source: ModelSource, params: Params) -> Any:
     """Return the module in float32 on the CPU, made once per process."""
-    return _original(source, json.dumps({k: v for k, v in params.items() if k not in _PER_CALL}, sort_keys=True))
+    return _original(
+        source, json.dumps({**params, **{k: v for k, v in _AS_MADE.items() if k in params}}, sort_keys=True)
+    )
 
 
 @lru_cache(maxsize=1)
 def _original(source: ModelSource, written: str) -> Any:
-    with no_network():
-        return source.module({"batch": 1, "dtype": "float32", **json.loads(written)}).requires_grad_(False)
+    with no_network(), torch.device("cpu"):  # an implementation is built where new tensors are made on the device
+        return source.module(json.loads(written)).requires_grad_(False)
 
 
 def placed(source: ModelSource, params: Params, device: Any) -> Any:
@@ -195,7 +197,7 @@ def _evaluate(
     if params.get("stage") == "decode":  # without a cache: the whole sequence in one pass
         context = module.context_ids(params["batch"], params["seq"])
         given, params = [torch.cat([context, given[0]], 1)], {**params, "stage": "prefill"}
-    with torch.no_grad():
+    with torch.no_grad(), torch.device("cpu"):
         if mode is None:
             outputs = callable_of(module, params)(*given)
         else:
@@ -232,23 +234,34 @@ def why_blind(source: ModelSource, params: Params) -> str:
 
 
 def _measure_effects(source: ModelSource, params: Params) -> Effects:
-    module = _wide(source, params)
+    module, dtype = _wide(source, params), getattr(torch, params["dtype"])
     wide = next((value.dtype for value in module.parameters()), torch.float64)
-    one, other = draw_inputs(source, {**params, "dtype": "float64"})
-    exact = _evaluate(module, source, params, one, wide)
-    rounded = _evaluate(module, source, params, one, wide, Rounding(getattr(torch, params["dtype"])))
-    moved = _evaluate(module, source, params, other, wide)
-    return [*map(distance, rounded, exact)], [*map(distance, moved, exact)]
+    return compare_inputs(
+        source,
+        {**params, "dtype": "float64"},
+        lambda given: _evaluate(module, source, params, given, wide),
+        lambda given: _evaluate(module, source, params, given, wide, Rounding(dtype)),
+        torch.finfo(dtype).eps,
+    )
 
 
 # Launches.
+
+
+class ModelCall(partial[Any]):
+    """A launch of a module that was on its device before."""
+
+    kept: int = 0
+    """Bytes of its weights and tables."""
 
 
 def build_torch(source: ModelSource, params: Params, **tensors: Any) -> Callable[[], Any]:
     device = next(iter(tensors.values())).device
     called: Any = callable_of(placed(source, params, device), params)
     called = Positional(called) if isinstance(called, LayerOutputs) else called
-    return partial(called, *tensors.values())
+    launch = ModelCall(called, *tensors.values())
+    launch.kept = sum(value.nbytes for value in (*called.parameters(), *called.buffers()))
+    return launch
 
 
 def build_onnx(source: ModelSource, params: Params, **tensors: Any) -> Any:

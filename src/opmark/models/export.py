@@ -12,16 +12,15 @@ from typing import Any
 
 import torch
 
-from opmark.errors import Unsupported
+from opmark.errors import Unsupported, in_stage
 from opmark.models.execution import Positional, callable_of, has_script, placed
 from opmark.models.facts import kept_file
 from opmark.models.source import ModelSource
 from opmark.plugin import Params
+from opmark.schema.record import EXPORT_SECONDS
 
 _OPSET = 20
 _SCRIPT_OPSET = 18
-EXPORT_SECONDS = "opmark.export_seconds"
-"""Key of the graph's metadata: how long exporting took, also where the graph was kept."""
 _MOST_KEPT = 256 << 20
 _MOST_IN_ALL = 2 << 30
 
@@ -29,9 +28,13 @@ _MOST_IN_ALL = 2 << 30
 class ExportedModel:
     """A model that becomes an ONNX graph when the shapes and types of its inputs are known."""
 
+    may_fall_back = True
+    """An engine may leave some of its nodes to another one, and says so; a single operator may not be left."""
+
     def __init__(self, source: ModelSource, params: Params) -> None:
         self.source, self.params = source, params
 
+    @in_stage("export")
     def model(self, inputs: Mapping[str, tuple[tuple[int, ...], str]]) -> Any:
         """Return an onnx.ModelProto; `inputs` holds (shape, dtype) by name."""
         return _exported(self.source, json.dumps(dict(self.params), sort_keys=True), json.dumps(dict(inputs)))

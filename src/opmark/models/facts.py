@@ -79,7 +79,7 @@ def _facts(source: ModelSource, written: str, stamp: str) -> ModelFacts:
     found: ModelFacts | None = read_kept(kept, ModelFacts)
     if found is None:
         here = source.framework in sys.modules and (_may_load() or not source.program)
-        found = source.count(params) if here else _ask_child("facts", source, params, ModelFacts)
+        found = source.count(params) if here else ask_child("facts", source, params, ModelFacts)
         write_kept(kept, found)
     return found
 
@@ -95,7 +95,7 @@ def _description(source: ModelSource, written: str, stamp: str) -> ModelDescript
     kept = kept_file(source, params, "description")
     found: ModelDescription | None = read_kept(kept, ModelDescription)
     if found is None:
-        found = source.describe(params) if _may_load() else _ask_child("description", source, params, ModelDescription)
+        found = source.describe(params) if _may_load() else ask_child("description", source, params, ModelDescription)
         write_kept(kept, found)
     return found
 
@@ -105,9 +105,10 @@ def _may_load() -> bool:
     return _LOADS in os.environ or _WORKER in os.environ
 
 
-def _ask_child(what: str, source: ModelSource, params: Params, kind: Any) -> Any:
+def ask_child(what: str, source: ModelSource, params: Params, kind: Any, **options: Any) -> Any:
     """Let another process load the model: this one may be the parent, which loads no framework."""
-    command = [sys.executable, "-m", "opmark.models.child", what, source.name, json.dumps(dict(params))]
+    command = [sys.executable, "-m", "opmark.models.child", what, source.name]
+    command += [json.dumps(dict(params)), json.dumps(options)]
     environ = {**os.environ, _LOADS: "1"}
     try:
         done = subprocess.run(

@@ -10,12 +10,13 @@ from unittest import mock
 
 import torch
 
-from opmark.errors import Unsupported
+from opmark.errors import Unsupported, in_stage
 from opmark.models.execution import Positional, callable_of, placed
 from opmark.models.source import ModelSource
 from opmark.plugin import Function, Params, TensorSlot
 
 
+@in_stage("export")
 def build(source: ModelSource, params: Params, **tensors: Any) -> Function:
     """Return the model as a function of its weights and inputs: inside of a program, weights would be constants."""
     weights, call = _converted(source, json.dumps(dict(params), sort_keys=True))

@@ -20,8 +20,7 @@ from opmark.models.checking import (
     Effects,
     bound_outputs,
     by_sample,
-    distance,
-    draw_inputs,
+    compare_inputs,
     explain_blindness,
     find_effects,
     refuse_not_finite,
@@ -368,12 +367,13 @@ def _measure_effects(source: ModelSource, params: Params) -> Effects:
     them is then rounded otherwise too, so the difference contains what rounding does on the way."""
     assert isinstance(source, OnnxSource)
     own = {**params, "dtype": source.description(params).dtype}
-    one, other = draw_inputs(source, own)
-    exact, moved = _evaluate(source, own, one), _evaluate(source, own, other)
     step, generator = _ROUNDING[params["dtype"]], np.random.default_rng(0)
-    close = {name: _move(array, step, generator) for name, array in one.items()}
-    rounded = _evaluate(source, own, close, _session(source, dict(_moved_weights(source, step, generator))))
-    return [*map(distance, rounded, exact)], [*map(distance, moved, exact)]
+    moved = _session(source, dict(_moved_weights(source, step, generator)))
+
+    def move(given: Mapping[str, Any]) -> list[Any]:
+        return _evaluate(source, own, {name: _move(array, step, generator) for name, array in given.items()}, moved)
+
+    return compare_inputs(source, own, lambda given: _evaluate(source, own, given), move, step)
 
 
 def _moved_weights(source: OnnxSource, step: float, generator: Any) -> Iterator[tuple[str, Any]]:

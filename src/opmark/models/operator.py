@@ -14,11 +14,13 @@ from opmark.models.facts import facts
 from opmark.models.source import ModelSource
 from opmark.plugin import Implementation, Operator, Param, Params, Tolerance
 from opmark.plugin.param import choice, dtype
+from opmark.plugin.registry import MODEL
 from opmark.schema import Cost
+from opmark.schema.case import MODEL_PREFIX
 from opmark.schema.cost import nbytes
 from opmark.schema.tensor import sizeof
 
-PREFIX = "model:"
+PREFIX = MODEL_PREFIX
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 _OPTIONS = {
     "outputs": choice("outputs", "those of the model, or of every layer", ("model", "layers"), "model", later=True),
@@ -31,7 +33,7 @@ def model_operator(source: ModelSource) -> Operator:
     return Operator(
         name=PREFIX + source.name,
         summary=source.summary,
-        category="model",
+        category=MODEL,
         params=(
             *source.params(),
             dtype(*DTYPES),
@@ -45,10 +47,12 @@ def model_operator(source: ModelSource) -> Operator:
             Implementation(name, partial(_call, f"build_{name}", source)) for name in source.implemented
         ),
         tolerance=ModelTolerance(source=source),
+        rules=source.rules(),
         row_axes=partial(_row_axes, source),
         held=partial(_held, source),
-        output_names=lambda p: tuple(facts(source, p).outputs),
+        output_names=partial(_output_names, source),
         items=_items,
+        token_cache=source.token_cache,
         result_dtype=lambda p: next(iter(facts(source, p).dtypes), str(p["dtype"])),
         further_dtypes=lambda p: facts(source, p).dtypes[1:],
         reference_by=source.reference_by,
@@ -60,6 +64,12 @@ def _call(function: str, source: ModelSource, params: Params, **tensors: Any) ->
     from importlib import import_module
 
     return getattr(import_module(source.execution), function)(source, params, **tensors)
+
+
+def _output_names(source: ModelSource, params: Params) -> tuple[str, ...]:
+    """Return the names that the source gives them, if it knows them all."""
+    found, known = tuple(facts(source, params).outputs), source.output_names()
+    return known if len(known) == len(found) and params.get("outputs") != "layers" else found
 
 
 def _cost(source: ModelSource, params: Params) -> Cost:
@@ -80,7 +90,7 @@ def _items(params: Params) -> tuple[int, str]:
 
 
 def _held(source: ModelSource, params: Params) -> int:
-    return facts(source, params).weights * sizeof(str(params["dtype"]))
+    return facts(source, params).weights * sizeof(str(params["dtype"])) + source.token_cache(params)
 
 
 def _row_axes(source: ModelSource, params: Params) -> Mapping[str | int, int]:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from opmark.plugin import Param, Params
+from opmark.plugin import Param, ParamRule, Params
 from opmark.schema import TensorSpec
 
 if TYPE_CHECKING:
@@ -56,6 +56,18 @@ class ModelSource(ABC):
     def batch_axes(self, params: Params) -> Mapping[int, int]:
         """Return the axis of the batch by the number of the output, where it is not the first."""
         return {}
+
+    def token_cache(self, params: Params) -> int:
+        """Return the bytes of keys and values that a case keeps for the next token."""
+        return 0
+
+    def output_names(self) -> tuple[str, ...]:
+        """Return the names of the outputs, where they have any."""
+        return ()
+
+    def rules(self) -> tuple[ParamRule, ...]:
+        """Return conditions over several parameters."""
+        return ()
 
     @abstractmethod
     def construct(self, params: Params) -> Any:

@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_unflatten
 
 from opmark.errors import InvalidParameter, OpmarkError, Unsupported, UserError, nearest
 from opmark.models.counting import count_call
+from opmark.models.execution import converted
 from opmark.models.facts import DescribedInput, ModelDescription, ModelFacts
 from opmark.models.user_source import FileSource, ProgramSource, PythonSource, ScriptSource, TransformersSource
 from opmark.plugin import Params, draw_values
@@ -102,10 +103,11 @@ def _count(module: Any, specs: Mapping[str, TensorSpec], params: Params) -> Mode
     try:
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
             empty = [torch.empty(spec.shape, dtype=getattr(torch, spec.dtype)) for spec in specs.values()]
-            return count_call(module, empty, params)
+            return count_call(converted(module, getattr(torch, params["dtype"])), empty, params)
     except Exception:  # noqa: BLE001 - code of users may raise anything, and with data it may not
         with torch.no_grad():
-            return count_call(module, [_draw(spec, i) for i, spec in enumerate(specs.values())], params)
+            given = [_draw(spec, i) for i, spec in enumerate(specs.values())]
+            return count_call(converted(module, getattr(torch, params["dtype"])), given, params)
 
 
 def _draw(spec: TensorSpec, seed: int) -> Any:

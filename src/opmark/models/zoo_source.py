@@ -14,7 +14,7 @@ from typing import Any
 from opmark.errors import Unsupported, UserError
 from opmark.models.source import ModelSource
 from opmark.models.zoo.entry import ZooModel
-from opmark.plugin import Param, Params
+from opmark.plugin import Param, ParamRule, Params
 from opmark.plugin.param import choice, size
 from opmark.schema import TensorSpec
 
@@ -52,6 +52,16 @@ class ZooSource(ModelSource):
     def inputs(self, params: Params) -> dict[str, TensorSpec]:
         return self.model.inputs(params, self.model.config(params))
 
+    def rules(self) -> tuple[ParamRule, ...]:
+        if "seq" not in self.model.sizes["small"]:
+            return ()
+        most = self.model.sizes["small"]["seq"]
+        says = f"be at most {most} where size is small, got {{seq}} (`--size small` sets both)"
+        return (ParamRule("seq", says, lambda p: p["size"] != "small" or p["seq"] <= most),)
+
+    def output_names(self) -> tuple[str, ...]:
+        return self.model.outputs
+
     def unbatched(self, params: Params) -> frozenset[str]:
         return self.model.unbatched
 
@@ -59,6 +69,11 @@ class ZooSource(ModelSource):
         return {
             i: self.model.batch_axes[name] for i, name in enumerate(self.model.outputs) if name in self.model.batch_axes
         }
+
+    def token_cache(self, params: Params) -> int:
+        if params.get("stage") != "decode" or self.model.cache_bytes is None:
+            return 0
+        return self.model.cache_bytes(self.model.config(params), params)
 
     def module(self, params: Params) -> Any:
         import torch

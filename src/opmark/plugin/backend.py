@@ -145,6 +145,9 @@ class BackendInfo:
     its own time-out."""
     also: tuple[str, ...] = ()
     """Frameworks whose implementations it uses if its own has none, in this order. See Backend.operands."""
+    models: str = ""
+    """The form in which it takes whole models, if its framework has none: `onnx`, a graph (Backend.compile then gets
+    an object whose method `model` returns an onnx.ModelProto). Empty: none."""
     lacks: Mapping[str, str] = field(default_factory=dict)
     """Reasons by operator why this engine cannot run it, although its framework has an implementation."""
     shares: str = ""
@@ -332,6 +335,8 @@ class Backend(ABC):
         """Return a native tensor on the device with the values of the spec."""
         if spec.place != "device":
             raise Unsupported(f"{self.info.name} has no tensors in {spec.place} memory")
+        if spec.strides:
+            raise Unsupported(f"{self.info.name} has no tensors with strides, only contiguous ones")
         made = self.upload(cast(draw_values(spec, seed), spec.dtype), spec.dtype)
         self._tensor_type = type(made)
         return made

@@ -204,6 +204,8 @@ class Operator:
     """Names of the outputs, where they have any."""
     items: Callable[[Params], tuple[int, str]] | None = None
     """(number, noun): what one call processes, as in (8, "samples"), so that tables show a rate."""
+    token_cache: Callable[[Params], int] = lambda _: 0
+    """Bytes of keys and values that a language model keeps for its next token."""
     ranks: bool = False
     """Several processes compute it together, as many as its parameter `ranks` says, in groups of `group` (0: all of
     them). Then `reference(params, rank, inputs)` returns the outputs of one rank of a group, from the inputs of all

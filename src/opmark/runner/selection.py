@@ -323,7 +323,8 @@ class RankRequest:
 def _with_ranks(case: Case, axes: Mapping[str, Sequence[int]]) -> Iterator[Case]:
     for point in product(*axes.values()):
         params = {**case.params, **dict(zip(axes, point, strict=True))}
-        yield Case.of(case.op, params, case.phase, case.tags, case.wrt, case.sources) if axes else case
+        other = Case.of(case.op, params, case.phase, case.tags, case.wrt, case.sources, count=case.count)
+        yield other if axes else case
 
 
 def _has_rank_param(operator: Operator, name: str) -> bool:

@@ -7,6 +7,7 @@
 | `512 int64 0..1000 zipf 1.2` | indices from 0 to 999, a few of them most of the time; 1.05 is the usual power |
 | `64 int64 0..512 offsets` | where 64 bags begin that share 512 lookups; `bounds` of 65: and where the last one ends |
 | `100 int64 permutation` | each of 0 to 99 once |
+| `8x64 float32 strides 1x8` | a tensor that is not contiguous: steps in elements along each axis, 0 repeats |
 | `{shape: [64], dtype: int64, high: 512, values: offsets}` | the same as mappings; `alpha` is the power of `zipf` |
 | `{dtype: float16}` | the framework's own name of an element type |
 | `{tuple: [2, 2]}` | a tuple |
@@ -27,13 +28,15 @@ from opmark.errors import InvalidParameter, nearest
 from opmark.schema.tensor import ALPHA, DTYPES, SPREAD, VALUES, IndexValues, TensorSpec, is_float
 
 _TENSOR = re.compile(
-    r"(\(\)|\d+(?:x\d+)*) +([a-z]\w*)(?: +(\S+?)\.\.(\S+))?" rf"(?: +({'|'.join(VALUES)})(?: +(\S+))?)?"
+    r"(\(\)|\d+(?:x\d+)*) +([a-z]\w*)(?: +(\S+?)\.\.(\S+))?"
+    rf"(?: +({'|'.join(VALUES)})(?: +(?!strides )(\S+))?)?"
+    r"(?: +strides +(\(\)|\d+(?:x\d+)*))?"
 )
 # Probably a mistyped tensor: sizes with an `x` between them, or an element type after something else.
 _LIKE_A_TENSOR = re.compile(rf"-?\d+x|.+ ({'|'.join(DTYPES)})\b")
 _INTEGERS = (0, 10)
 _PADDED = re.compile(r"(^|x)0\d")
-_TENSOR_KEYS = {"shape", "dtype", "low", "high", "values", "alpha"}
+_TENSOR_KEYS = ("shape", "dtype", "low", "high", "values", "alpha", "strides")
 _NOT_FINITE = ("inf", "-inf", "nan")
 _NO_TENSORS = ({"value"}, {"dtype"}, {"float"})
 
@@ -64,7 +67,7 @@ def canonical(node: Node) -> Node:
 
 def _canonical_text(text: str) -> str:
     found = _TENSOR.fullmatch(text)
-    if found and not found[5] and not _PADDED.search(found[1]):
+    if found and not found[5] and not found[7] and not _PADDED.search(found[1]):
         try:
             return found[1] + _canonical_rest(text[found.end(1) :])
         except InvalidParameter:
@@ -173,12 +176,12 @@ def _leaves(node: Node, path: str) -> Iterator[tuple[str, Node]]:
 
 def _canonical_mapping(node: Mapping[str, Any]) -> Node:
     if "shape" in node and "dtype" in node:
-        unknown = sorted(set(node) - _TENSOR_KEYS)
+        unknown = sorted(set(node) - set(_TENSOR_KEYS))
         if unknown:
             raise InvalidParameter(
                 f"a tensor has no `{unknown[0]}`", f"it has {', '.join(sorted(_TENSOR_KEYS))}; or write 8x64 float32"
             )
-        return _text(_tensor(*(node.get(key) for key in ("shape", "dtype", "low", "high", "values", "alpha"))))
+        return _text(_tensor(*map(node.get, _TENSOR_KEYS)))
     if set(node) == {"dtype"}:
         return {"dtype": _dtype(node["dtype"])}
     if set(node) == {"value"}:
@@ -205,7 +208,8 @@ def tensor_fields(text: str) -> dict[str, Any] | None:
         return None
     spec, values = written
     found = {"shape": list(spec.shape), "dtype": spec.dtype, "low": spec.low, "high": spec.high}
-    return found | ({"values": values.kind, "alpha": values.alpha} if values else {})
+    found |= {"values": values.kind, "alpha": values.alpha} if values else {}
+    return found | ({"strides": list(spec.strides)} if spec.strides else {})
 
 
 def _spec(text: str) -> _WrittenTensor | None:
@@ -213,25 +217,55 @@ def _spec(text: str) -> _WrittenTensor | None:
     found = _TENSOR.fullmatch(text)
     if found is None:
         return None
-    shape, dtype, low, high, values, alpha = found.groups()
-    sizes = [] if shape == "()" else [int(n) for n in shape.split("x")]
-    return _tensor(sizes, dtype, _number(low, text), _number(high, text), values, _number(alpha, text))
+    shape, dtype, low, high, values, alpha, strides = found.groups()
+    return _tensor(
+        _sizes(shape), dtype, _number(low, text), _number(high, text), values, _number(alpha, text),
+        None if strides is None else _sizes(strides),
+    )  # fmt: skip
 
 
-def _tensor(shape: Any, dtype: Any, low: Any, high: Any, values: Any = None, alpha: Any = None) -> _WrittenTensor:
+def _sizes(text: str) -> list[int]:
+    return [] if text == "()" else [int(n) for n in text.split("x")]
+
+
+def _tensor(
+    shape: Any, dtype: Any, low: Any, high: Any, values: Any = None, alpha: Any = None, strides: Any = None
+) -> _WrittenTensor:
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise InvalidParameter(f"the shape of a tensor: expected a list of sizes, got `{shape}`", "as in 8x64 float32")
-    name, made = _dtype(dtype), _index_values(values, alpha)
+    name, made, steps = _dtype(dtype), _index_values(values, alpha), _strides(strides, shape)
+    if steps and made:
+        raise InvalidParameter(f"{made.kind} values have no strides, got {strides}", "leave one of them out")
     usual = (0, prod(shape)) if made and made.kind == "permutation" else _default_domain(name)
     ends = (usual[0] if low is None else low, usual[1] if high is None else high)
     if not all(map(_is_finite, ends)) or not ends[0] < ends[1]:
         got = "..".join(_format_bound(end) if _is_finite(end) else str(end) for end in ends)
         raise InvalidParameter(f"a tensor's values: expected low..high, got {got}", "as in 0..10")
     if made is None:
-        return _WrittenTensor(TensorSpec(tuple(shape), name, *ends))
+        return _WrittenTensor(TensorSpec(tuple(shape), name, *ends, strides=steps))
     _check_indices(made, shape, name, ends, given=high is not None)
     draw = partial(made.draw, tuple(shape), *map(int, ends))
     return _WrittenTensor(TensorSpec(tuple(shape), name, *ends, draw), made)
+
+
+def _strides(strides: Any, shape: list[int]) -> tuple[int, ...]:
+    """Return the strides of a tensor; none where they are those of a contiguous one."""
+    if strides is None:
+        return ()
+    if (
+        not isinstance(strides, list)
+        or len(strides) != len(shape)
+        or not all(type(n) is int and n >= 0 for n in strides)
+    ):
+        raise InvalidParameter(
+            f"strides: expected {len(shape)} numbers, one per axis, got `{strides}`", "as in 8x64 float32 strides 1x8"
+        )
+    usual, step = list[int](), 1
+    for n in reversed(shape):
+        usual.insert(0, step)
+        step *= max(1, n)
+    same = all(n <= 1 or own == stride for n, own, stride in zip(shape, usual, strides, strict=True))
+    return () if same or 0 in shape else tuple(strides)
 
 
 def _index_values(values: Any, alpha: Any) -> IndexValues | None:
@@ -306,4 +340,5 @@ def _text(written: _WrittenTensor) -> str:
     implied = (spec.low, spec.high) == usual and not (values and values.kind in ("offsets", "bounds"))
     domain = "" if implied else f" {_format_bound(spec.low)}..{_format_bound(spec.high)}"
     power = "" if values is None or values.alpha == ALPHA else f" {_format_bound(values.alpha)}"
-    return f"{shape} {spec.dtype}{domain}{f' {values.kind}{power}' if values else ''}"
+    strides = f" strides {'x'.join(map(str, spec.strides))}" if spec.strides else ""
+    return f"{shape} {spec.dtype}{domain}{f' {values.kind}{power}' if values else ''}{strides}"

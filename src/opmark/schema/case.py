@@ -31,6 +31,8 @@ class Case(Struct, frozen=True):
     there."""
     written_as: tuple[str, ...] = ()
     """How foreign files write the case, each as JSON with `op` and `arguments`, so that a report can repeat it."""
+    count: int = 1
+    """How often the program that the case comes from runs it; not part of the id."""
 
     @classmethod
     def of(
@@ -42,14 +44,15 @@ class Case(Struct, frozen=True):
         wrt: tuple[str, ...] = (),
         sources: tuple[str, ...] = (),
         written_as: tuple[str, ...] = (),
+        count: int = 1,
     ) -> Case:
         content: dict[str, Any] = {"op": op, "params": params, "phase": phase}
         if wrt:
             content["wrt"] = wrt
         if _PLAIN("".join((op, *params, *wrt))) and all(map(_encodes_alike, params.values())):
             key = digest(msgspec.json.encode(content, order="sorted"))
-            return cls(key, op, params, phase, tags, wrt, sources, written_as)
-        return cls(content_id(content), op, params, phase, tags, wrt, sources, written_as)
+            return cls(key, op, params, phase, tags, wrt, sources, written_as, count)
+        return cls(content_id(content), op, params, phase, tags, wrt, sources, written_as, count)
 
 
 LONGEST_NAME = 1_000
@@ -57,6 +60,10 @@ LONGEST_NAME = 1_000
 PLUGIN_OPERATOR = "opmark.interop.param.plugin:PluginOperator"
 """The class that runs operators which users registered for PARAM. It is built from the name of the operator, the
 modules to load, the build of the operator, and its data: each a mapping with the key `value`, except for the name."""
+
+
+MODEL_PREFIX = "model:"
+"""Begins the names of operators that are whole models."""
 
 
 def shown_case(case: Case) -> Case:

@@ -52,9 +52,10 @@ class Conditions(Struct, frozen=True):
 
 # Quantity: what can be measured of a call. A number without its quantity means nothing.
 
-Cache = Literal["cold", "warm"]
-CACHES: tuple[Cache, ...] = ("cold", "warm")
-"""`cold`: inputs and outputs are in no cache when the call begins. `warm`: they are where the last call left them."""
+Cache = Literal["cold", "warm", "rotated"]
+CACHES: tuple[Cache, ...] = ("cold", "warm", "rotated")
+"""`cold`: inputs and outputs are in no cache when the call begins. `warm`: they are where the last call left them.
+`rotated`: calls work on many sets of data in turn, as in a model with an operator in each layer."""
 
 
 class Quantity(Struct, frozen=True):

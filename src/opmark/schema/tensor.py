@@ -94,6 +94,8 @@ class TensorSpec(Struct, frozen=True):
     matrix, indices that favour a few rows. `generator` is NumPy's; values still lie in [low, high]."""
     place: Literal["device", "host", "pinned"] = "device"
     """Where the tensor lies; `pinned` is page-locked host memory, which a device can read by itself."""
+    strides: tuple[int, ...] = ()
+    """Steps in elements along each axis, if the tensor is not contiguous; 0 repeats one element."""
 
     @property
     def elements(self) -> int:
@@ -101,7 +103,18 @@ class TensorSpec(Struct, frozen=True):
 
     @property
     def nbytes(self) -> int:
-        return prod(self.shape) * DTYPES[self.dtype].size
+        """Bytes of the distinct elements."""
+        shape = self.shape
+        if self.strides:
+            shape = tuple(n for n, stride in zip(shape, self.strides, strict=True) if stride)
+        return prod(shape) * DTYPES[self.dtype].size
+
+    @property
+    def span(self) -> int:
+        """Number of elements from the first to the last in memory."""
+        if not self.strides or not self.elements:
+            return self.elements
+        return 1 + sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
 
 
 # Values that are not independent and uniform, for tensors of whole numbers that are written as data.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from opmark.schema.case import Phase
 from opmark.schema.machine import Peaks
@@ -35,6 +35,8 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     """Where these shapes come from."""
     written_as: str = ""
     """For a case of a foreign file: how that system writes it, as JSON with `op` and `arguments`."""
+    count: Annotated[int, Meta(ge=1)] = 1
+    """How often the program that the shapes come from runs each case of this entry."""
 
 
 class Workload(Struct, frozen=True, forbid_unknown_fields=True):

@@ -43,7 +43,7 @@ class Store(Protocol):
         """Return the figures of these runs, of one case, or of one case in these runs, in the order written."""
 
     def cases(self, ids: Iterable[str]) -> dict[str, Case]:
-        """Return cases by id, without tags, sources and foreign words, which belong to records."""
+        """Return cases by id, without tags, sources, foreign words and counts, which belong to records."""
 
     def environments(self, ids: Iterable[str]) -> dict[str, Environment]: ...
 

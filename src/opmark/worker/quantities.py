@@ -67,9 +67,9 @@ class TaskMeasurement:
                 self.notes.append(f"{quantity}: {reason}")
                 continue
             device = QUANTITIES[quantity].on == "device" and not settings.mode
-            for cache in settings.caches or (CACHES if device else ("warm",)):
-                if quantity == "energy" and cache == "cold":
-                    self.notes.append("energy cold: it is that of a loop, which leaves its data in the caches")
+            for cache in settings.caches or (("cold", "warm") if device else ("warm",)):
+                if quantity == "energy" and cache != "warm":
+                    self.notes.append(f"energy {cache}: it is that of a loop, which leaves its data in the caches")
                 else:
                     chosen.append((quantity, cache))
         return chosen
@@ -193,11 +193,13 @@ class TaskMeasurement:
             return warm(launch)
         params, operator = self.task.case.params, self.operator
         room = CacheRoom(case_bytes(params, operator), self.instruments.cache_bytes, self.backend.available_bytes())
+        if cache == "rotated":
+            return rotation(launch, self._prepare_other_data, room, room.most_sets, cache)
         # Overwriting the cache costs a device microseconds and a CPU milliseconds: there, rotating is better.
         flushes = between and self.backend.asynchronous and self.instruments.overwrites
         why = None if flushes else room.why_no_rotation()
         if why is None and not flushes:
-            return rotation(launch, self._prepare_other_data, room)
+            return rotation(launch, self._prepare_other_data, room, room.sets)
         if not between or not self.instruments.overwrites:
             self.notes.append(f"{what} cold: {why}")
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from ctypes import c_char
 from hashlib import sha256
@@ -20,6 +21,8 @@ from opmark.errors import Unsupported
 from opmark.frameworks.onnx.engine import (
     EngineBackend,
     as_type,
+    cover,
+    export_seconds,
     node_types,
     numpy_dtype,
     serialized,
@@ -47,6 +50,8 @@ _PROVIDERS: dict[str, list[Any]] = {
 }
 # How it names the casts around a node that has no kernel for 16 bits and is computed in float32 instead.
 _INSERTED = "InsertedPrecisionFreeCast"
+# How it ends the name of a node in a profile.
+_KERNEL_TIME = "_kernel_time"
 _ERRORS_ONLY = 3
 
 
@@ -120,7 +125,7 @@ class OnnxRuntimeBackend(EngineBackend):
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
         self._provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}[info.device]
-        self._kernels: dict[bytes, tuple[str, ...]] = {}
+        self._ran: dict[bytes, list[dict[str, Any]]] = {}
 
     def why_unavailable(self) -> str | None:
         if self._provider not in ort.get_available_providers():
@@ -158,8 +163,22 @@ class OnnxRuntimeBackend(EngineBackend):
             start = time.perf_counter()
             session = ort.InferenceSession(data, self._options(), providers=_PROVIDERS[self.info.device])
             cold = time.perf_counter() - start
-            kernels = self._kernels_of(data, inputs)
-        compilation = Compilation(cold, operators=node_types(model), kernels=kernels, graphs=1, cache="none")
+            ran = self._ran_of(data, inputs)
+        strays = [event for event in ran if event["args"]["provider"] != self._provider]
+        kinds = Counter(str(event["args"]["op_name"]) for event in strays)
+        if strays and not getattr(built, "may_fall_back", False):
+            raise Unsupported(
+                f"{self._provider} has no kernel for {', '.join(sorted(kinds))}: the CPU would compute it"
+            )
+        compilation = Compilation(
+            cold,
+            operators=node_types(model),
+            kernels=tuple(map(_kernel, ran)),
+            graphs=1,
+            cache="none",
+            coverage=cover(model, kinds, [event["name"].removesuffix(_KERNEL_TIME) for event in strays]),
+            export=export_seconds(model),
+        )
         return SessionCall(session, self._bound(session, inputs), compilation)
 
     def dtype(self, value: Any) -> str:
@@ -210,15 +229,16 @@ class OnnxRuntimeBackend(EngineBackend):
                 binding.bind_output(output.name, self.info.device)
         return binding
 
-    def _kernels_of(self, data: bytes | str, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-        """The kernels of a model, found once for each model: several launches are made of one."""
+    def _ran_of(self, data: bytes | str, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The nodes that a call of a model runs, found once for each model: several launches are made of one."""
         mark = sha256(data if isinstance(data, bytes) else Path(data).read_bytes()).digest()
-        if mark not in self._kernels:
-            self._kernels[mark] = self._profiled(data, inputs)
-        return self._kernels[mark]
+        if mark not in self._ran:
+            self._ran[mark] = self._profiled(data, inputs)
+        return self._ran[mark]
 
-    def _profiled(self, data: bytes | str, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-        """The kernels of one call, from a session of its own: the timed session is never profiled."""
+    def _profiled(self, data: bytes | str, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The nodes that one call runs, in their order, from a session of its own: the timed session is never
+        profiled."""
         with TemporaryDirectory() as folder:
             options = self._options(Path(folder) / "profile")
             session = ort.InferenceSession(data, options, providers=_PROVIDERS[self.info.device])
@@ -227,10 +247,7 @@ class OnnxRuntimeBackend(EngineBackend):
         ran = [event for event in events if event.get("cat") == "Node" and "provider" in event["args"]]
         if not ran:
             raise Unsupported("ONNX Runtime computes this model once, when it makes the session: no kernel is left")
-        strays = sorted({event["args"]["op_name"] for event in ran if event["args"]["provider"] != self._provider})
-        if strays:
-            raise Unsupported(f"{self._provider} has no kernel for {', '.join(strays)}: the CPU would compute it")
-        return tuple(map(_kernel, sorted(ran, key=lambda event: event["ts"])))
+        return sorted(ran, key=lambda event: event["ts"])
 
 
 class SessionCall:

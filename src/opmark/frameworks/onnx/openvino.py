@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from itertools import cycle
@@ -11,7 +12,15 @@ from typing import Any, NamedTuple
 import openvino as ov
 
 from opmark.errors import Unsupported
-from opmark.frameworks.onnx.engine import EngineBackend, as_type, node_types, numpy_dtype, serialized
+from opmark.frameworks.onnx.engine import (
+    EngineBackend,
+    as_type,
+    cover,
+    export_seconds,
+    node_types,
+    numpy_dtype,
+    serialized,
+)
 from opmark.plugin import BackendInfo, Launch
 from opmark.schema import Compilation
 
@@ -25,6 +34,8 @@ _BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "f8e4m3": 8, "f8e5m2": 8}
 _PORTS = frozenset({"Input", "Output", "Const"})
 # Layers that only move, so that their precision is that of what passes through.
 _MOVES = _PORTS | {"Reorder", "Convert", "Reshape"}
+# The layer that computes an operator with the library's own slow code, because the plug-in has no kernel for it.
+_REFERENCE = "Reference"
 _DRAWS = ("Random", "Multinomial", "Bernoulli")
 _SAYS_NOTHING = (
     "Exception from", "Check '", "FrontEnd API failed", "Model wasn't", "Summary:", "To facilitate", "While valid",
@@ -132,6 +143,8 @@ class OpenVinoBackend(EngineBackend):
             operators=node_types(model),
             kernels=tuple(f"{layer.kind} {layer.how}" for layer in layers if layer.kind not in _PORTS),
             cache="none",
+            coverage=cover(model, Counter(layer.origin for layer in layers if layer.kind == _REFERENCE), None),
+            export=export_seconds(model),
         )
         if not self.asynchronous:
             return _Request(compiled, inputs, compilation)
@@ -214,6 +227,8 @@ class _Layer(NamedTuple):
     """The precision that it reports: that of its first input, whatever the rest of it does."""
     gives: frozenset[str]
     """Types of its outputs."""
+    origin: str
+    """Names of the nodes that it is made of."""
 
 
 def _layers(compiled: Any) -> list[_Layer]:
@@ -224,6 +239,7 @@ def _layers(compiled: Any) -> list[_Layer]:
             _text(facts, "primitiveType"),
             _text(facts, "runtimePrecision"),
             frozenset(_kinds(node.outputs())),
+            _text(facts, "originalLayersNames"),
         )
         for node in compiled.get_runtime_model().get_ordered_ops()
     ]

@@ -129,6 +129,9 @@ class TorchBackend(Backend):
         if spec.place != "device":
             there = self.tensor(replace(spec, place="device"), seed).cpu()
             return there.pin_memory() if spec.place == "pinned" else there
+        if spec.strides:
+            flat = self.tensor(replace(spec, shape=(spec.span,), strides=()), seed)
+            return flat.as_strided(spec.shape, spec.strides)
         dtype = getattr(torch, spec.dtype)
         if spec.make:
             return self.upload(make_values(spec, seed), spec.dtype)

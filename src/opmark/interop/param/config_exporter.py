@@ -121,6 +121,8 @@ class _Writer:
         shape, dtype = fields["shape"], fields["dtype"]
         if dtype not in _DTYPES:
             raise NotExpressible(f"`{path}` is of {dtype}")
+        if "strides" in fields:
+            raise NotExpressible(f"`{path}` has strides")
         found: Spec = {"type": "tensor", "dtype": _DTYPES[dtype], "shape": shape}
         if not is_float(dtype) or (self._wrt and path not in self._wrt):
             found["requires_grad"] = False  # its default is true, and fails for whole numbers

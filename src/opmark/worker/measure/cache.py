@@ -80,6 +80,12 @@ class CacheRoom:
     def flush_bytes(self) -> int:
         return FLUSH * self.cache
 
+    @property
+    def most_sets(self) -> int:
+        """Number of copies where fewer than `sets` will do, because there is no memory for all of them."""
+        fit = MOST_SETS if self.free_bytes is None else int(SHARE * self.free_bytes / max(1, self.set_bytes))
+        return max(1, min(self.sets, MOST_SETS, fit))
+
     def why_no_rotation(self) -> str | None:
         if self.sets > MOST_SETS:
             return f"rotation would take {self.sets} copies of {count_bytes(self.set_bytes)}"
@@ -89,11 +95,13 @@ class CacheRoom:
         return None
 
 
-def rotation(first: Launch, another: Callable[[int], Launch], room: CacheRoom) -> LaunchSource:
+def rotation(
+    first: Launch, another: Callable[[int], Launch], room: CacheRoom, sets: int, cache: Cache = "cold"
+) -> LaunchSource:
     """Launches over several sets of inputs and outputs in turn, which are made here."""
-    launches = [OutputHolder(first), *(OutputHolder(another(i)) for i in range(1, room.sets))]
-    total = count_bytes(room.sets * room.set_bytes)
-    return LaunchSource(launches, None, "cold", f"rotated over {count_noun(room.sets, 'set')} of data, {total}")
+    launches = [OutputHolder(first), *(OutputHolder(another(i)) for i in range(1, sets))]
+    total = count_bytes(sets * room.set_bytes)
+    return LaunchSource(launches, None, cache, f"rotated over {count_noun(sets, 'set')} of data, {total}")
 
 
 def flush(launch: Launch, overwrite: Callable[[int], Launch], room: CacheRoom, why: str | None = None) -> LaunchSource:

@@ -1,0 +1,44 @@
+"""opmark extract"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opmark.api.requests import ExtractRequest, talk
+from opmark.cli.options import takes
+from opmark.cli.output import console, print_json_lines, write_out
+from opmark.units import count_noun
+
+
+@takes(ExtractRequest)
+def extract(
+    request: ExtractRequest,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the workload to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per operator.")] = False,
+) -> None:
+    from opmark.api.extract import FusedGraph, extract_request
+    from opmark.report.console.ledger import kernels_table
+
+    found = extract_request(request)
+    if isinstance(found, FusedGraph):
+        if as_json:
+            print_json_lines({"kernel": kind, "count": count} for kind, count in found.kernels.items())
+        else:
+            console().print(kernels_table(found.kernels or found.operators))
+            talk(
+                f"{found.backend} makes {count_noun(sum(found.kernels.values()), 'kernel')} of "
+                f"{count_noun(sum(found.operators.values()), 'operator')}; fused kernels cannot be run one by one"
+            )
+        return
+    for problem in found.problems:
+        talk(f"not written: {problem}")
+    if as_json:
+        print_json_lines(found.workload.cases)
+    else:
+        write_out(found.text, output)
+    talk(found.summary + (f", in {output}" if output else ""))
+    if found.problems:
+        raise typer.Exit(1)

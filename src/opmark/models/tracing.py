@@ -1,0 +1,261 @@
+"""Traces the operators that a model calls, with tensors that have a shape and no data. Only a child process runs it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorException
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from opmark.errors import InvalidParameter, UnknownName
+from opmark.models.counting import make_call
+from opmark.models.execution import callable_of, placed
+from opmark.models.extraction import Extraction
+from opmark.models.recognition import proposals
+from opmark.models.source import ModelSource
+from opmark.plugin import Params, draw_values
+from opmark.plugin.backend import cast
+from opmark.plugin.registry import backend as find_backend
+from opmark.plugin.registry import implementations
+from opmark.plugin.registry import operator as find_operator
+from opmark.schema import Entry, ImportProblem, TensorSpec
+from opmark.schema.arguments import canonical
+from opmark.schema.tensor import DTYPES
+
+_NO_DATA = frozenset({
+    "_unsafe_view", "lift_fresh", "_local_scalar_dense", "is_nonzero", "empty", "empty_like", "empty_strided",
+    "new_empty", "new_empty_strided",
+})  # fmt: skip
+"""Calls besides views that move no data: they look at one element, rename a tensor, or make one without values."""
+_SHRINKING = frozenset({"mul_", "div_", "silu_", "gelu_", "hardswish_", "mish_", "leaky_relu_", "prelu_"})
+"""Calls in place whose results tend to 0 when they are repeated on one tensor, until arithmetic on tiny numbers makes
+them slow. They are measured as the call that returns a new tensor."""
+_INDEXED = {"embedding": (1, 0), "index_select": (2, 0), "gather": (2, 0), "index": (1, 0), "scatter": (2, 0)}
+"""Calls with indices: the place of the indices among the arguments, and of the tensor that they point into."""
+_PLACES = ("device", "layout", "pin_memory")
+"""Arguments that say where a tensor is, not what is computed."""
+_FORMATS = {
+    torch.contiguous_format: 0,
+    torch.preserve_format: 1,
+    torch.channels_last: 2,
+    torch.channels_last_3d: 3,
+}
+"""torch's own numbers of memory formats, which its operators take as well."""
+
+
+class NotWritable(Exception):
+    """An argument that a workload has no words for."""
+
+
+@dataclass
+class CallRecorder(TorchDispatchMode):  # type: ignore[misc]
+    """Records every call of an operator; calls that only make views are counted."""
+
+    found: dict[str, tuple[str, list[Any], dict[str, Any]]] = field(default_factory=dict)
+    """(name, arguments, arguments by name) by the call as text."""
+    counts: dict[str, int] = field(default_factory=dict)
+    views: int = 0
+    problems: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        outputs = func(*args, **kwargs)
+        space, _, name = func._schema.name.partition("::")
+        if space == "prim":  # tensors without data ask these of each other
+            return outputs
+        if _is_view(func) or name in _NO_DATA:
+            self.views += 1
+        else:
+            self._record(func, name, args, kwargs)
+        return outputs
+
+    def _record(self, func: Any, name: str, args: Any, kwargs: Any) -> None:
+        space = func._schema.name.partition("::")[0]
+        full = f"{name.removesuffix('_') if name in _SHRINKING else name}.{func._overloadname}"
+        if space != "aten":
+            full = f"{space}::{full}"
+        try:
+            written = [_described(one) for one in args]
+            by_name = {key: _described(one) for key, one in kwargs.items() if key not in _PLACES and one is not None}
+        except NotWritable as error:
+            self.problems.setdefault(full, str(error))
+            return
+        if (place := kwargs.get("device")) is not None and torch.device(place).type != "cpu":
+            by_name["device"] = torch.device(place).type
+        key = json.dumps([full, *map(_node, written), {name: _node(one) for name, one in by_name.items()}])
+        if key not in self.found:
+            self.found[key] = full, _bounded(name, written), by_name
+        self.counts[key] = self.counts.get(key, 0) + 1
+
+
+def _is_view(func: Any) -> bool:
+    """Return whether a call returns its input, or a part of it, without writing to it."""
+    aliases = [one.alias_info for one in func._schema.returns if one.alias_info is not None]
+    return bool(aliases) and not any(alias.is_write for alias in aliases)
+
+
+def _described(value: Any) -> Any:
+    """Return an argument as data: tensors as TensorSpec."""
+    if isinstance(value, torch.Tensor):
+        dtype = str(value.dtype).removeprefix("torch.")
+        if dtype not in DTYPES or value.layout != torch.strided:
+            raise NotWritable(f"a tensor of {dtype}, {value.layout}")
+        usual = {"float": (-1.0, 1.0), "complex": (-1.0, 1.0), "bool": (0, 2)}
+        return TensorSpec(
+            tuple(value.shape), dtype, *usual.get(DTYPES[dtype].kind, (0, 10)), strides=tuple(value.stride())
+        )
+    if isinstance(value, torch.dtype):
+        name = str(value).removeprefix("torch.")
+        if name not in DTYPES:
+            raise NotWritable(f"the element type {name}")
+        return {"dtype": name}
+    if isinstance(value, torch.memory_format):
+        return _FORMATS[value]
+    if isinstance(value, list | tuple):
+        return [_described(item) for item in value]
+    if isinstance(value, torch.device):
+        return value.type
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise NotWritable(f"an argument that is a {type(value).__name__}")
+
+
+def _bounded(name: str, args: list[Any]) -> list[Any]:
+    """Return the arguments of a call, with indices that lie inside the tensor that they point into."""
+    if name not in _INDEXED:
+        return args
+    place, table = _INDEXED[name]
+    if place >= len(args) or not isinstance(args[table], TensorSpec):
+        return args
+    axis = args[1] if name in ("index_select", "gather", "scatter") else 0
+    found = list(args)
+    sizes = args[table].shape
+    if isinstance(args[place], list):
+        found[place] = [_below(one, sizes[i]) for i, one in enumerate(args[place])]
+    else:
+        found[place] = _below(args[place], sizes[axis] if sizes else 1)
+    return found
+
+
+def _below(indices: Any, size: int) -> Any:
+    if not isinstance(indices, TensorSpec) or DTYPES[indices.dtype].kind != "int":
+        return indices
+    return msgspec.structs.replace(indices, low=0, high=max(1, size))
+
+
+def _node(value: Any) -> Any:
+    """Return an argument as a workload writes it."""
+    if isinstance(value, TensorSpec):
+        fields = ("shape", "dtype", "low", "high", "strides")
+        plain = {key: list(one) if isinstance(one := getattr(value, key), tuple) else one for key in fields}
+        return canonical(plain)
+    if isinstance(value, list):
+        return [_node(item) for item in value]
+    return canonical(value)
+
+
+# Recognition: a proposal is taken where tracing the operator of the catalogue gives the very same call.
+
+
+def _recognised(name: str, args: list[Any], kwargs: dict[str, Any], device: str) -> tuple[str, dict[str, Any]] | None:
+    wanted = _signature(name, args, kwargs)
+    for op, params in proposals(name.partition(".")[0], args, kwargs):
+        try:
+            operator = find_operator(op)
+            complete = operator.complete({key: operator.param(key).check(one) for key, one in params.items()})
+            operator.check_rules(complete)
+            info = find_backend("torch-cpu" if device == "cpu" else f"torch-{device}")
+            build = implementations(operator, info)[0].build
+            recorder = CallRecorder()
+            with FakeTensorMode(), torch.no_grad():
+                given = {key: _empty(spec, device) for key, spec in operator.inputs(complete).items()}
+                launch = build(complete, **given)
+                with recorder:
+                    launch()
+        except (UnknownName, InvalidParameter):
+            continue
+        except Exception:  # noqa: BLE001 - a builder may want to see data, and whatever fails is not recognised
+            continue
+        calls = [_signature(*one) for one in recorder.found.values()]
+        if calls == [wanted] and sum(recorder.counts.values()) == 1:
+            return op, params
+    return None
+
+
+def _empty(spec: TensorSpec, device: str) -> Any:
+    return torch.empty(spec.shape, dtype=getattr(torch, spec.dtype), device=device)
+
+
+def _signature(name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
+    """Return what decides which kernel runs on which layout: all but the values of tensors. Rows to look up have no
+    shape of their own, and which row is padding matters to gradients alone."""
+    if name.startswith("embedding."):
+        args = args[:2]
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, TensorSpec):
+            shape, strides = value.shape, value.strides
+            if name.startswith("embedding.") and DTYPES[value.dtype].kind == "int" and value.span == value.elements:
+                shape, strides = (value.elements,), (1,)
+            return _node(TensorSpec(shape, value.dtype, 0, 1, strides=strides))
+        return [plain(item) for item in value] if isinstance(value, list) else value
+
+    return json.dumps([name, [plain(one) for one in args], {key: plain(one) for key, one in sorted(kwargs.items())}])
+
+
+def extract(source: ModelSource, params: Params, graph: str, device: str, real: bool) -> Extraction:
+    """Return the operators of a graph of a model: those that torch calls, or the nodes of its ONNX graph."""
+    if graph == "onnx":
+        from opmark.models.onnx_operators import list_operators
+
+        return list_operators(source, params)
+    return trace(source, params, device, real=real)
+
+
+def trace(source: ModelSource, params: Params, device: str = "cpu", *, real: bool = False) -> Extraction:
+    """Return the operators of a case. Where tensors without data do not do, the model is computed."""
+    if not real:
+        try:
+            with FakeTensorMode(allow_non_fake_inputs=True):
+                return _trace(*make_call(source, params, device), params, device)
+        except (UnsupportedFakeTensorException, GuardOnDataDependentSymNode, NotImplementedError, RuntimeError):
+            pass
+    specs = source.inputs(params).values()
+    given = [torch.from_numpy(cast(draw_values(spec, i), spec.dtype)).to(device) for i, spec in enumerate(specs)]
+    given = [one.to(getattr(torch, spec.dtype)) for one, spec in zip(given, specs, strict=True)]
+    found = _trace(placed(source, params, device), given, params, device)
+    return msgspec.structs.replace(found, computed=True)
+
+
+def _trace(module: Any, given: list[Any], params: Params, device: str) -> Extraction:
+    recorder = CallRecorder()
+    with torch.no_grad(), recorder:
+        callable_of(module, params)(*given)
+    return Extraction(
+        [_entry(recorder, key, device) for key in recorder.found],
+        sum(recorder.counts.values()),
+        recorder.views,
+        problems=[ImportProblem(f"aten.{name}", message) for name, message in recorder.problems.items()],
+    )
+
+
+def _entry(recorder: CallRecorder, key: str, device: str) -> Entry:
+    (name, args, kwargs), count = recorder.found[key], recorder.counts[key]
+    known = _recognised(name, args, kwargs, device)
+    if known is not None:
+        op, params = known
+        axes = {key: [one] if isinstance(one, list) else one for key, one in params.items()}  # a list would be an axis
+        return Entry(op, axes, count=count)
+    base, _, overload = name.partition(".")
+    space, _, own = base.rpartition("::")
+    nodes = {name: _node(one) for name, one in kwargs.items()}
+    path = f"torch.ops.{space or 'aten'}.{own}.{overload or 'default'}"
+    return Entry(path, args=[_node(one) for one in args], kwargs=nodes or None, count=count)

@@ -59,11 +59,14 @@ WORKER_ONLY = {
     *(
         path
         for path in (SOURCE / "models").glob("*.py")
-        if any(found.startswith(("import torch", "from torch")) for found in path.read_text().splitlines())
+        if any(
+            found.startswith(("import torch", "from torch", "import onnx", "from onnx"))
+            for found in path.read_text().splitlines()
+        )
     ),
 } - {SOURCE / "models" / "networks" / "__init__.py"}
-"""Files that import torch when they are loaded, so that only workers and child processes import them: the samples of
-torch's database, and what runs of a model."""
+"""Files that import torch or onnx when they are loaded, so that only workers and child processes import them: the
+samples of torch's database, and what runs of a model."""
 
 NSYS = SOURCE / "runner" / "profilers" / "nsys.py"
 """Reads the SQLite file that nsys exports, which has nothing to do with the store."""

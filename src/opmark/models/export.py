@@ -75,7 +75,8 @@ def _export(module: Any, tensors: tuple[Any, ...], names: list[str]) -> Any:
     import onnx
 
     written = io.BytesIO()
-    torch.onnx.export(module, tensors, written, dynamo=False, opset_version=_SCRIPT_OPSET, input_names=names)
+    script = next(one for one in module.modules() if isinstance(one, torch.jit.ScriptModule))
+    torch.onnx.export(script, tensors, written, dynamo=False, opset_version=_SCRIPT_OPSET, input_names=names)
     return onnx.load_from_string(written.getvalue())
 
 

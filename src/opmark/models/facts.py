@@ -62,7 +62,7 @@ class ModelDescription(msgspec.Struct, frozen=True):
     rows: bool = False
     """Whether every output has an axis for the batch, so that samples can be checked one by one."""
     axes: dict[int, int] = {}
-    """That axis by the number of the output, where it is not the first."""
+    """The axis of the batch by the number of the output, where it is not the first."""
     dtype: str = ""
     """The only element type that it computes in, where it has just one."""
 

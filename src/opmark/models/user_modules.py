@@ -6,6 +6,7 @@ import inspect
 import json
 import random
 import traceback
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch.utils._pytree import tree_unflatten
 
 from opmark.errors import InvalidParameter, OpmarkError, Unsupported, UserError, nearest
 from opmark.models.counting import count_call
@@ -44,12 +46,29 @@ class NamedCall(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, *inputs: Any) -> Any:
         found = self.model(**dict(zip(self.names, inputs, strict=True))) if self.by_name else self.model(*inputs)
-        flat = tuple(_flatten(found))
-        return flat[0] if len(flat) == 1 else flat
+        return _plain(found)
+
+
+class ProgramCall(torch.nn.Module):  # type: ignore[misc]
+    """Calls a program of torch.export with tensors by position, however it takes them."""
+
+    def __init__(self, program: Any) -> None:
+        super().__init__()
+        self.model, self.arguments = program.module(), program.call_spec.in_spec
+
+    def forward(self, *inputs: Any) -> Any:
+        args, kwargs = tree_unflatten(list(inputs), self.arguments)
+        return _plain(self.model(*args, **kwargs))
 
     def train(self, mode: bool = True) -> Any:
-        """A program of torch.export stays in the mode in which it was exported."""
-        return self if isinstance(self.model, torch.fx.GraphModule) else super().train(mode)
+        """Stay in the mode in which it was exported: a program has no other."""
+        return self
+
+
+def _plain(outputs: Any) -> Any:
+    """Return the tensors of an output: one, or a tuple."""
+    flat = tuple(_flatten(outputs))
+    return flat[0] if len(flat) == 1 else flat
 
 
 def _flatten(value: Any) -> Iterator[Any]:
@@ -163,11 +182,13 @@ def _described(value: Any, where: str) -> DescribedInput:
 
 
 def _named(examples: Any, module: Any) -> dict[str, Any]:
-    """Return examples by name: those of a mapping, or of the module's own arguments."""
-    if isinstance(examples, Mapping):
-        return {str(name): value for name, value in examples.items()}
-    several = examples if isinstance(examples, list | tuple) else (examples,)
+    """Return examples by name, in the order of the module's arguments where it has arguments of these names."""
     names = _argument_names(module)
+    if isinstance(examples, Mapping):
+        known = [name for name in names if name in examples]
+        order = known if len(known) == len(examples) else examples
+        return {str(name): examples[name] for name in order}
+    several = examples if isinstance(examples, list | tuple) else (examples,)
     if len(names) < len(several):
         names = [f"x{i}" for i in range(len(several))]
     return dict(zip(names, several, strict=False))
@@ -181,7 +202,7 @@ def _with_batch(inputs: Mapping[str, DescribedInput], batched: Iterable[str]) ->
 
 
 def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
+    lines = str(error).strip().partition(". This is an internal")[0].splitlines()
     return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
 
 
@@ -260,12 +281,14 @@ def load_python(source: PythonSource, params: Params) -> Any:
 
 def _read_script(source: ScriptSource) -> Any:
     try:
-        return torch.jit.load(str(source.path), map_location="cpu").eval()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return torch.jit.load(str(source.path), map_location="cpu").eval()
     except (RuntimeError, ValueError) as error:
         raise UserError(
             f"`{source.name}` is no TorchScript: {_first_line(error)}",
-            "torch.jit.save(torch.jit.script(model), PATH) writes it; a state dict is given to a model as -p weights=FILE, "
-            "and a pickled module is measured as model:FILE.py:FUNCTION",
+            "torch.jit.save(torch.jit.script(model), PATH) writes it; a state dict is given to a model as "
+            "-p weights=FILE, and a pickled module is measured as model:FILE.py:FUNCTION",
         ) from None
 
 
@@ -316,12 +339,11 @@ def describe_program(source: ProgramSource) -> ModelDescription:
         name: DescribedInput((1, *one.shape[1:]), one.dtype, one.low, one.high, True) if one.batched else one
         for name, one in inputs.items()
     }
-    return _describe(source.name, NamedCall(program.module(), names), single, any_batch=False)
+    return _describe(source.name, ProgramCall(program), single, any_batch=False)
 
 
 def load_program(source: ProgramSource) -> Any:
-    program = _read_program(source)
-    return NamedCall(program.module(), program.graph_signature.user_inputs)
+    return ProgramCall(_read_program(source))
 
 
 # Transformers.
@@ -385,8 +407,12 @@ def _transformers_inputs(source: TransformersSource, config: Any, model: Any, pa
 def describe_transformers(source: TransformersSource, params: Params) -> ModelDescription:
     config, model = _read_config(source)
     inputs = _transformers_inputs(source, config, model, params)
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        module = NamedCall(_make(source, config, model), inputs).eval()
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            made = _make(source, config, model)
+    except UserError:  # some constructors read values
+        made = _make(source, config, model)
+    module = NamedCall(made, inputs).eval()
     return _describe(source.name, module, inputs, any_batch=True)
 
 

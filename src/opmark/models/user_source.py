@@ -28,8 +28,8 @@ _PARAMS = {
     "seq": Param("seq", "count", "number of tokens; 0: as the model says", 0, later=True),
     "image": Param("image", "count", "height and width of the picture; 0: as the model says", 0, later=True),
     "inputs": Param(
-        "inputs", "arguments", "inputs as in [1x3x32x32 float32] or {ids: 1x128 int64 0..1000}; a first axis of 1 is the "
-        "batch", None, later=True,
+        "inputs", "arguments", "inputs, as in [1x3x32x32 float32] or {ids: 1x128 int64 0..1000}; a first axis of 1 is "
+        "the batch", None, later=True,
     ),
 }  # fmt: skip
 
@@ -279,7 +279,7 @@ class OnnxSource(FileSource):
         raise AssertionError("an ONNX graph is no torch module")
 
 
-_BY_SUFFIX: Mapping[str, type[Any]] = {
+_BY_SUFFIX: Mapping[str, type[OnnxSource | ScriptSource | ProgramSource]] = {
     ".onnx": OnnxSource,
     ".pt": ScriptSource,
     ".ts": ScriptSource,

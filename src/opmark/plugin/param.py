@@ -383,7 +383,9 @@ def _format_argument(value: Any) -> str:
 
 def _format_value(value: Any, kind: str = "") -> str:
     if kind == "arguments":
-        return ", ".join(_format_call({"args": value} if isinstance(value, list) else {"kwargs": value}))
+        if isinstance(value, Mapping):
+            return f"{{{', '.join(f'{name}: {_format_argument(item)}' for name, item in value.items())}}}"
+        return f"[{', '.join(map(_format_argument, value))}]"
     if isinstance(value, list):
         return "x".join(str(item) for item in value)
     if isinstance(value, bool):

@@ -1,9 +1,9 @@
 """Says which functions a workload file may call: a file that names any function is a program.
 
 A file may name functions of the frameworks that compute (`catalogue/families/computing.py` lists their
-modules), functions of modules in its own folder, and of modules that the user allows. The same holds for models in files
-that are programs: a Python file, TorchScript, torch.export. What is typed on the command line
-or written in Python is not restricted: whoever types it can run anything anyway.
+modules), functions of modules in its own folder, and of modules that the user allows. The same holds for models in
+files that are programs: a Python file, TorchScript, torch.export. What is typed on the command line or written in
+Python is not restricted: whoever types it can run anything anyway.
 """
 
 from __future__ import annotations

@@ -190,12 +190,18 @@ class Row(Struct, frozen=True, dict=True):
     @property
     def time_to_first_token(self) -> float | None:
         """Seconds that a language model takes to read its prompt."""
-        return self.seconds if self.params.get("stage") == "prefill" and self.items_per_second else None
+        return self._call_seconds if self.params.get("stage") == "prefill" else None
 
     @property
     def time_per_token(self) -> float | None:
         """Seconds that a language model takes for one more token of each sequence of its batch."""
-        return self.seconds if self.params.get("stage") == "decode" and self.items_per_second else None
+        return self._call_seconds if self.params.get("stage") == "decode" else None
+
+    @property
+    def _call_seconds(self) -> float | None:
+        """Seconds of a call as a caller sees it."""
+        timed = call_timing(self.timings)
+        return timed.median if timed and self.items else None
 
     @property
     def headline(self) -> Timing | None:
@@ -548,7 +554,7 @@ def _make_row(
         verified=body.verification.checked if body.verification else "",
         view=body.view,
         **found,
-        **_item_rate(case, timings[0] if timings else None),
+        **_item_rate(case, timings),
     )
     whole = tuple([head.body for head in group if isinstance(head.body, Record)])
     if whole:
@@ -583,13 +589,19 @@ def _rates(
     return found
 
 
-def _item_rate(case: Case, lead: Timing | None) -> dict[str, Any]:
-    """Return the fields of a row about samples or tokens per second."""
+def call_timing(timings: Sequence[Timing]) -> Timing | None:
+    """Return the timing that says how long a caller waits: the latency, else the first that is a time of the work."""
+    usable = [one for one in timings if one.usable and one.unit == "s" and one.quantity not in NO_WORK and one.median]
+    return next((one for one in usable if one.quantity == "latency"), next(iter(usable), None))
+
+
+def _item_rate(case: Case, timings: Sequence[Timing]) -> dict[str, Any]:
+    """Return the fields of a row about samples or tokens per second, as a caller gets them."""
     found = items_of(case.op, case.params)
     if found is None:
         return {}
-    timed = lead is not None and lead.usable and lead.unit == "s" and lead.quantity not in NO_WORK
-    rate = found.number / lead.median if timed and lead and lead.median else None
+    timed = call_timing(timings)
+    rate = found.number / timed.median if timed and timed.median else None
     return {"items": found.noun, "items_per_second": rate, "token_cache": found.token_cache or None}
 
 

@@ -31,7 +31,7 @@ class ModelSource(ABC):
     """Parameters that it shares with other models."""
     fixed_types: bool = False
     """Whether it is a graph that may contain conversions to element types, so that not every type works."""
-    reference_by: str = "torch in float64 on the CPU"
+    reference_by: str = "torch on the CPU, in float64 if that fits into memory, else in float32"
 
     @abstractmethod
     def params(self) -> tuple[Param, ...]:

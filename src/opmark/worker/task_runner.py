@@ -87,7 +87,8 @@ class TaskRunner:
         if (coarser := backend.coarsest(dtype)) != dtype:
             operator = replace_field(operator, tolerance=CoarserTolerance(inner=operator.tolerance, dtype=coarser))
         cold = None
-        if info.compiles:  # before anything else: the next time finds filled caches
+        # Before anything else, because the next time finds filled caches. A chip may compile whole models only.
+        if info.compiles or implementation.framework == info.models:
             self._enter("compile")
             cold = prepare(params, task, operator, implementation, backend).compilation
             self._enter("run")

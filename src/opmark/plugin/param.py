@@ -385,7 +385,7 @@ def _format_value(value: Any, kind: str = "") -> str:
     if kind == "arguments":
         if isinstance(value, Mapping):
             return f"{{{', '.join(f'{name}: {_format_argument(item)}' for name, item in value.items())}}}"
-        return f"[{', '.join(map(_format_argument, value))}]"
+        return f"[{', '.join(map(_format_argument, value))}]" if isinstance(value, list) else _format_argument(value)
     if isinstance(value, list):
         return "x".join(str(item) for item in value)
     if isinstance(value, bool):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from opmark.analysis.ledger import Ledger, make_ledgers
 from opmark.analysis.rows import MachineFacts, rows_of_records
 from opmark.errors import UserError
-from opmark.schema import EFFORTS, Case, Cost, Measurement, Record, Settings, Task, Verification
+from opmark.schema import EFFORTS, Case, Caution, Cost, Measurement, Record, Settings, Task, Verification
 from opmark.schema.machine import MEMORY, Level, Peaks
+from opmark.schema.measurement import PREEMPTED
 
 PEAKS = Peaks(
     "Fast 9000", "made up", {"float32": 1e12}, [Level("L2", 1e12, 1 << 20), Level(MEMORY, 1e11)],
@@ -90,6 +92,13 @@ def test_an_operator_without_a_number_is_missing_and_not_zero() -> None:
     )
     assert [row.status for row in found.missing] == ["oom"]
     assert found.missing[0].total is None
+
+
+def test_a_model_that_was_disturbed_is_marked() -> None:
+    spoilt = record(MODEL, {"warm": 1e-3}, Cost(1, 1, 1), "disturbed")
+    caution = Caution(PREEMPTED, "the core was taken away")
+    spoilt = replace(spoilt, reason="busy", measurements=(replace(spoilt.measurements[0], cautions=(caution,)),))
+    assert ledger(spoilt, record(exp(1, 1), {"warm": 1e-5}, Cost(1, 100, 100))).disturbed == "busy"
 
 
 def test_operators_of_another_model_are_not_counted() -> None:

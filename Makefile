@@ -27,7 +27,7 @@ else
 FORGET_FAILURES := rm -rf .pytest_cache/v/opmark
 endif
 
-.PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-faults test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-judge test-plugin guests test-guests lint types bench clean
+.PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-faults test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-models test-judge test-plugin guests test-guests lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
@@ -89,6 +89,9 @@ test-ranks: $(VENV)/.installed-dev  ## several processes: collectives, failures 
 test-frameworks: $(VENV)/.installed-dev  ## every operator of every framework that shares this environment, verified
 	$(FILE_BY_FILE) --group=frameworks
 
+test-models: $(VENV)/.installed-dev  ## whole models: the zoo, models of users, the example chip
+	$(SIDE_BY_SIDE) --group=models
+
 test-judge: $(VENV)/.installed-dev  ## kernels that cheat, and honest ones, before the judge
 	$(FILE_BY_FILE) --group=judge
 
@@ -140,5 +143,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP_INSTALL) --editable '.[torch,models,jax,onnxruntime,openvino,tvm,postgresql,tables,serve,browser,dev]'
+	$(PIP_INSTALL) --editable '.[torch,models,jax-models,jax,onnxruntime,openvino,tvm,postgresql,tables,serve,browser,dev]'
 	@touch $@

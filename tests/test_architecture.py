@@ -53,8 +53,20 @@ class Import(NamedTuple):
     """Whether only a type checker sees it."""
 
 
-SAMPLES = SOURCE / "catalogue" / "families" / "opinfo_samples.py"
-"""Imports torch when it is loaded, so only a worker imports it."""
+WORKER_ONLY = {
+    SOURCE / "catalogue" / "families" / "opinfo_samples.py",
+    *(SOURCE / "models" / "networks").glob("*.py"),
+    *(
+        path
+        for path in (SOURCE / "models").glob("*.py")
+        if any(
+            found.startswith(("import torch", "from torch", "import onnx", "from onnx"))
+            for found in path.read_text().splitlines()
+        )
+    ),
+} - {SOURCE / "models" / "networks" / "__init__.py"}
+"""Files that import torch or onnx when they are loaded, so that only workers and child processes import them: the
+samples of torch's database, and what runs of a model."""
 
 NSYS = SOURCE / "runner" / "profilers" / "nsys.py"
 """Reads the SQLite file that nsys exports, which has nothing to do with the store."""
@@ -144,18 +156,22 @@ def test_a_framework_is_loaded_only_by_its_own_package() -> None:
         own = package(path) == "frameworks" and (not described or path.name == KERNELS)
         for found in imports_of(path):
             framework = found.module.split(".")[0]
-            if framework in FRAMEWORKS and found.top and not found.typing and not own and path != SAMPLES:
+            if framework in FRAMEWORKS and found.top and not found.typing and not own and path not in WORKER_ONLY:
                 wrong.append(where(path, found))
     assert wrong == []
 
 
-def test_the_file_that_runs_in_a_worker_only_is_imported_inside_functions() -> None:
+def test_files_that_run_in_a_worker_only_are_imported_inside_functions() -> None:
+    """A module of `WORKER_ONLY` is imported at the top of a file only by another one."""
+    names = [".".join(("opmark", *path.relative_to(SOURCE).with_suffix("").parts)) for path in WORKER_ONLY]
     wrong = [
         where(path, found)
         for path in FILES
+        if path not in WORKER_ONLY
         for found in imports_of(path)
-        if f"{found.module}.".startswith("opmark.catalogue.families.opinfo_samples.") and found.top and not found.typing
+        if any(f"{found.module}.".startswith(f"{name}.") for name in names) and found.top and not found.typing
     ]
+    assert len(WORKER_ONLY) > 10
     assert wrong == []
 
 
@@ -163,7 +179,7 @@ def test_a_framework_stays_where_it_is_launched_from() -> None:
     wrong = [
         where(path, found)
         for path in FILES
-        if package(path) not in {"catalogue", "frameworks"}
+        if package(path) not in {"catalogue", "frameworks", "models"}
         for found in imports_of(path)
         if found.module.split(".")[0] in FRAMEWORKS
     ]

@@ -18,7 +18,8 @@ opmark and shows its traceback.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
@@ -91,6 +92,21 @@ class WrongResult(TaskError):
     """An output is wrong; `verification` (schema.Verification) says how far off it is, where that is known."""
 
     verification: Any = None
+
+
+@contextmanager
+def in_stage(stage: str) -> Iterator[None]:
+    """Mark what is raised inside with the stage of its task (schema.TaskStage), where the worker cannot know it."""
+    try:
+        yield
+    except Exception as error:
+        error.stage = stage  # type: ignore[attr-defined]
+        raise
+
+
+def one_line(error: OpmarkError) -> str:
+    """Return the message and the hint of an error as the reason of a record."""
+    return f"{error.message}; {error.hint}" if error.hint else error.message
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

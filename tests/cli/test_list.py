@@ -127,3 +127,21 @@ def test_a_name_that_is_longer_than_its_column_has_a_line_of_its_own(
     lines = main("list", "ops").out.splitlines()
     name = max(catalogue(), key=len)
     assert lines[lines.index(name) + 1].split()[0] == catalogue()[name].category
+
+
+def test_models_are_listed_as_bytemlperf_does_without_a_framework(opmark: Command) -> None:
+    script = """
+        import sys
+        from opmark.cli.main import main
+        code = main()
+        assert not {"torch", "transformers", "onnx"} & sys.modules.keys()
+        sys.exit(code)
+    """
+    done = opmark("list", "models", "--json", script=script)
+    rows = {row["model"]: row for row in done.objects}
+    assert list(rows["bert-base"])[:7] == ["model", "domain", "purpose", "frameworks", "data set", "precision", "parameters"]  # fmt: skip # noqa: E501
+    assert (rows["bert-base"]["parameters"], rows["bert-base"]["aliases"]) == (108_893_186, ["bert"])
+    assert rows["llama2-7b"]["precision"] == "fp16"
+    lines = opmark("list", "models").out.splitlines()
+    assert len(lines) == 1 + len(rows)
+    assert "109 M" in next(line for line in lines if line.startswith("bert-base "))

@@ -128,6 +128,17 @@ def check_exports(model: ZooModel, params: Params) -> None:
         assert float((one - other).abs().max()) <= 1e-4 * rms(one), name
 
 
+def check_compiles(model: ZooModel, params: Params) -> None:
+    """torch.compile captures one graph without breaks; no code is generated, which would take much longer."""
+    network = built(model, params)
+    inputs = make_inputs(model, params, 1)
+    torch.compiler.reset()
+    with torch._dynamo.config.patch(allow_rnn=True):
+        got = outputs_of(torch.compile(network, fullgraph=True, backend="eager"), inputs)
+    for name, one, other in zip(model.outputs, outputs_of(network, inputs), got, strict=True):
+        assert float((one - other).abs().max()) <= 1e-4 * rms(one), name
+
+
 def check_rows_are_independent(model: ZooModel, params: Params) -> None:
     """Swapping the rows of the batch swaps those of the outputs."""
     network = built(model, params)

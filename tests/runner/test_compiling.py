@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from opmark.plugin import BackendInfo
 from opmark.runner.supervisor import Supervisor, WorkerOptions
@@ -36,12 +37,16 @@ class Backend(NullBackend):
 """
 
 
-def record(plugin: Plugin, make_task: MakeTask, seconds: float, **timeouts: float) -> Record:
+def record(
+    plugin: Plugin, make_task: MakeTask, seconds: float, *, compile_only: bool = False, **timeouts: float
+) -> Record:
     source = "from opmark.frameworks.null.backend import NullLaunch\n" + SLOW.replace("{seconds}", str(seconds))
     info = plugin("slow", source, compiles=True)
     work: Any = Supervisor(info, 1, WorkerOptions(**timeouts))
     with closing(work) as supervisor:
-        found: Record = supervisor.run(make_task(backend="slow"))
+        task = make_task(backend="slow")
+        task = replace(task, settings=replace(task.settings, compile_only=compile_only))
+        found: Record = supervisor.run(task)
     return found
 
 
@@ -53,10 +58,17 @@ def test_compile_time_is_kept_apart_cold_and_cached(plugin: Plugin, make_task: M
     assert max(measurement.samples) < 0.05  # of the virtual clock: compiling is not in there
 
 
+def test_compiling_may_be_all_that_is_asked_for(plugin: Plugin, make_task: MakeTask) -> None:
+    found = record(plugin, make_task, 0.05, compile_only=True, timeout=60, compile_timeout=60)
+    assert (found.status, found.stage, found.measurements) == ("ok", "", ())
+    assert found.compilation == Compilation(0.05, 0.001, graphs=1, operators=("add",))
+
+
 def test_a_compile_that_takes_too_long_is_a_record_that_says_so(plugin: Plugin, make_task: MakeTask) -> None:
     found = record(plugin, make_task, 60, timeout=60, compile_timeout=1)
     assert found.status == "timeout"
     assert found.reason == "no answer within 1.00 s while compiling; killed"
+    assert found.stage == "compile"
 
 
 def test_compiling_does_not_count_against_the_time_of_the_task(plugin: Plugin, make_task: MakeTask) -> None:

@@ -26,8 +26,15 @@ CASE = Case.of("add", {"shape": [2]}, "forward")
 )
 def test_it_is_the_hash_of_case_backend_implementation_and_settings(backend: str, settings: Settings) -> None:
     task = Task(CASE, backend, "é", settings)
+    first = {name: value for name, value in to_builtins(settings).items() if name != "compile_only"}
     for _ in range(2):
-        assert task.id == content_id([CASE.id, backend, "é", to_builtins(settings)])
+        assert task.id == content_id([CASE.id, backend, "é", first])
+
+
+def test_compiling_only_is_another_task() -> None:
+    used = replace(SETTINGS, compile_only=True)
+    assert Task(CASE, "null", "null", used).id == content_id([CASE.id, "null", "null", to_builtins(used)])
+    assert Task(CASE, "null", "null", used).id != Task(CASE, "null", "null", SETTINGS).id
 
 
 def test_settings_that_are_written_otherwise_are_others() -> None:

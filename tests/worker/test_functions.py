@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from opmark.errors import UserError
-from opmark.worker.functions import implementation_of, load_function, match_arguments
+from opmark.plugin.registry import load_function
+from opmark.worker.functions import implementation_of, match_arguments
 
 PARAMS = {"shape": [2, 2], "axis": -1, "dtype": "float32"}
 

@@ -35,14 +35,14 @@ from opmark.analysis.metrics import (
 )
 from opmark.analysis.ranking import Key
 from opmark.plugin.param import format_params
-from opmark.plugin.registry import backend_or_none, parameters_of, way_of
+from opmark.plugin.registry import backend_or_none, items_of, parameters_of, way_of
 from opmark.schema import QUANTITIES, Cache, Case, Caution, Cost, Measurement, Record, Run, Task
-from opmark.schema.case import Phase, shown_case
+from opmark.schema.case import MODEL_PREFIX, Phase, shown_case
 from opmark.schema.chart import Unit
 from opmark.schema.cost import Link, Traffic
 from opmark.schema.machine import NoiseFloor, Peaks
 from opmark.schema.measurement import PREEMPTED
-from opmark.schema.record import COUNTED, FAILED, NOT_TRIED, Overlap, Status, StoredFigure, severity
+from opmark.schema.record import COUNTED, FAILED, NOT_TRIED, GraphCoverage, Overlap, Status, StoredFigure, severity
 from opmark.schema.record_head import RecordHead
 from opmark.schema.task import key_across_processes
 from opmark.stats import geometric_mean, log_interval
@@ -155,6 +155,14 @@ class Row(Struct, frozen=True, dict=True):
     """Peak memory in bytes, inputs included."""
     compile_time: float | None = None
     """Seconds with empty caches, median over processes; None: nothing was compiled."""
+    compile_cached: float | None = None
+    """Seconds with filled caches, median over processes; None if the compiler has none."""
+    export_time: float | None = None
+    """Seconds that exporting the graph took; None: nothing was exported."""
+    graphs: int | None = None
+    """Number of graphs that were compiled: more than one after a graph break."""
+    coverage: GraphCoverage | None = None
+    """How much of what was given to a compiler it took."""
     verified: str = ""
     """`full`, `sampled`, `scaled` or `none`; empty if nothing ran."""
     wrt: tuple[str, ...] = ()
@@ -167,6 +175,33 @@ class Row(Struct, frozen=True, dict=True):
     view: bool = False
     """Whether the result shares memory with an input, so that no data was moved."""
     of_link: LinkShare | None = None
+    items: str = ""
+    """What a call processes a number of: `samples` or `tokens`; empty if nothing is said of it."""
+    items_per_second: float | None = None
+    token_cache: int | None = None
+    """Bytes of keys and values that a language model keeps for its next token."""
+    stage: str = ""
+    """Stage in which the task ended, if it did not reach its end."""
+
+    @property
+    def is_model(self) -> bool:
+        return self.op.startswith(MODEL_PREFIX)
+
+    @property
+    def time_to_first_token(self) -> float | None:
+        """Seconds that a language model takes to read its prompt."""
+        return self._call_seconds if self.params.get("stage") == "prefill" else None
+
+    @property
+    def time_per_token(self) -> float | None:
+        """Seconds that a language model takes for one more token of each sequence of its batch."""
+        return self._call_seconds if self.params.get("stage") == "decode" else None
+
+    @property
+    def _call_seconds(self) -> float | None:
+        """Seconds of a call as a caller sees it."""
+        timed = call_timing(self.timings)
+        return timed.median if timed and self.items else None
 
     @property
     def headline(self) -> Timing | None:
@@ -478,7 +513,9 @@ def _make_row(
         share = found.get(name)
         if share and is_above(share.share):  # the headline is more than the hardware can do
             timings = (replace(timings[0], cautions=(*timings[0].cautions, code)), *timings[1:])
-    compiled = [head.body.compilation.cold for head in group if head.body.compilation]
+    compiled = [head.body.compilation for head in group if head.body.compilation]
+    cached = [one.cached for one in compiled if one.cached is not None]
+    made = compiled[0] if compiled else None
     start = group[0]
     row = Row(
         start.task or (start.body.task.id if isinstance(start.body, Record) else ""),
@@ -508,10 +545,16 @@ def _make_row(
         memory_resolution=body.memory.resolution if body.memory else 1,
         wrt=case.wrt,
         seed=settings.seed,
-        compile_time=median(compiled) if compiled else None,
+        compile_time=median([one.cold for one in compiled]) if compiled else None,
+        compile_cached=median(cached) if cached else None,
+        export_time=made.export if made else None,
+        graphs=made.graphs if made else None,
+        coverage=made.coverage if made else None,
+        stage=body.stage,
         verified=body.verification.checked if body.verification else "",
         view=body.view,
         **found,
+        **_item_rate(case, timings),
     )
     whole = tuple([head.body for head in group if isinstance(head.body, Record)])
     if whole:
@@ -544,6 +587,22 @@ def _rates(
     for name, peaks in (("of_peak", machine.measured), ("of_datasheet", machine.datasheet)):
         found[name] = peak_share(cost, duration, dtype, peaks, cold=lead.cache == "cold") if peaks else None
     return found
+
+
+def call_timing(timings: Sequence[Timing]) -> Timing | None:
+    """Return the timing that says how long a caller waits: the latency, else the first that is a time of the work."""
+    usable = [one for one in timings if one.usable and one.unit == "s" and one.quantity not in NO_WORK and one.median]
+    return next((one for one in usable if one.quantity == "latency"), next(iter(usable), None))
+
+
+def _item_rate(case: Case, timings: Sequence[Timing]) -> dict[str, Any]:
+    """Return the fields of a row about samples or tokens per second, as a caller gets them."""
+    found = items_of(case.op, case.params)
+    if found is None:
+        return {}
+    timed = call_timing(timings)
+    rate = found.number / timed.median if timed and timed.median else None
+    return {"items": found.noun, "items_per_second": rate, "token_cache": found.token_cache or None}
 
 
 def _link_share(cost: Cost, duration: float, backend: str, machine: MachineFacts) -> LinkShare | None:

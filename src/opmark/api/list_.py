@@ -1,4 +1,4 @@
-"""List operators, suites, backends, quantities, formats and chips: `opmark list`."""
+"""List operators, models, suites, backends, quantities, formats and chips: `opmark list`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from opmark.api.requests import typed
 from opmark.catalogue.expansion import expand
 from opmark.errors import UnknownName
 from opmark.hardware.datasheets import datasheets, names
+from opmark.models.zoo import zoo
+from opmark.models.zoo.entry import ZooModel
 from opmark.plugin import BackendInfo, Operator
 from opmark.plugin.registry import backends as known_backends
 from opmark.plugin.registry import catalogue, exporters, importers, operators_like, workload_exporters
@@ -20,11 +22,20 @@ from opmark.schema.machine import Peaks
 @typed
 def list_(
     kind: str, category: str | None = None
-) -> Sequence[Operator] | Sequence[Workload] | Sequence[Availability] | Sequence[Quantity] | Sequence[Peaks]:
-    """List `ops` (of a category), `suites`, `quantities`, `chips`, or `backends` with the reason why one cannot run
-    here."""
+) -> (
+    Sequence[Operator]
+    | Sequence[ZooModel]
+    | Sequence[Workload]
+    | Sequence[Availability]
+    | Sequence[Quantity]
+    | Sequence[Peaks]
+):
+    """List `ops` (of a category), `models`, `suites`, `quantities`, `chips`, or `backends` with the reason why one
+    cannot run here."""
     if kind == "ops":
         return operators(category)
+    if kind == "models":
+        return models()
     if kind == "backends":
         return backends_here()
     if kind == "suites":
@@ -33,12 +44,18 @@ def list_(
         return list(QUANTITIES.values())
     if kind in ("chips", "hardware"):
         return datasheets()
-    raise UnknownName("listing", kind, ("ops", "suites", "backends", "quantities", "chips"))
+    raise UnknownName("listing", kind, ("ops", "models", "suites", "backends", "quantities", "chips"))
 
 
 def operators(category: str | None = None) -> list[Operator]:
     """Return the operators of the catalogue, or of one category of it."""
     return [op for op in catalogue().values() if category in (None, op.category)]
+
+
+def models() -> list[ZooModel]:
+    """Return the models of the zoo, in the order of ByteMLPerf's purposes; no framework is imported."""
+    order = ("regular", "popular", "sota", "structure")
+    return sorted(zoo().values(), key=lambda one: order.index(one.purpose) if one.purpose in order else len(order))
 
 
 def suites() -> Sequence[Workload]:

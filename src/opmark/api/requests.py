@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
-from opmark.errors import nearest
+from opmark.errors import UserError, nearest
 from opmark.schema.comparison import FAIL_ON
 from opmark.schema.options import (
     DEFAULT_COMPILE_TIMEOUT,
@@ -213,6 +213,13 @@ class ProfileOptions(OptionSet):
     ] = None  # fmt: skip
 
 
+def refuse_compile_only(options: MeasureOptions) -> None:
+    if options.compile_only:
+        raise UserError(
+            "--compile-only measures no calls, so that there is nothing to compare", "`opmark run` has this option"
+        )
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TurnOptions(MeasureOptions):
     """How to measure two sides in turns: short processes, because more samples of one process do not help."""
@@ -221,6 +228,10 @@ class TurnOptions(MeasureOptions):
     processes: Annotated[int | None, _PROCESSES] = None
     budget: Annotated[float, _BUDGET] = 900.0
     margin: Annotated[float, _MARGIN] = MARGIN
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_compile_only(self)
 
 
 _MODEL_PARAMS = Option("NAME=VALUE: parameters of the model.", ("-p", "--param"), form="params")
@@ -355,6 +366,10 @@ class CheckRequest(StoreOptions, MeasureOptions, Selection):
     in_turns: "Callable[..., Compared] | None" = None
     """Measures two sides in turns; None: as `opmark.ab` does."""
     say: Callable[[str], None] = talk
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_compile_only(self)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

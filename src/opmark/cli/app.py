@@ -19,7 +19,7 @@ COMMANDS = {
     "run": ("run", "Measure operators; print a table, store a run."),
     "list": (
         "list_",
-        "List operators, suites, backends, quantities, formats, chips."
+        "List operators, models, suites, backends, quantities, formats, chips."
         "\n\nThe list of backends says whether they can run here.",
     ),
     "describe": (
@@ -99,6 +99,11 @@ COMMANDS = {
         "Which operators of a framework can be measured, and how?"
         "\n\nOr the operators that each backend has.",
     ),
+    "model": (
+        "model",
+        "Look at whole models: where can they be used?"
+        "\n\nA matrix of models and backends: exported, compiled, ran, right.",
+    ),
     "env": ("env", "Environments for frameworks that cannot share this one."),
     "import": (
         "import_",
@@ -128,7 +133,7 @@ PANELS = {
     "Measure": ("run", "list", "describe", "coverage", "judge", "extract", "ledger"),
     "Compare": ("compare", "ab", "check", "bisect", "rank", "history"),
     "Look at results, keep and share them": (
-        "show", "runs", "report", "serve", "query", "fit", "merge", "push", "prune"
+        "show", "runs", "report", "model", "serve", "query", "fit", "merge", "push", "prune"
     ),
     "This machine": ("doctor", "calibrate", "env"),
     "Other systems": ("import", "export", *FOREIGN_COMMANDS),

@@ -30,7 +30,12 @@ EXAMPLES = {
         "opmark run torch.baddbmm --args '[8x64x64 float32, 8x64x32 float32, 8x32x64 float32]'",
         "opmark run -w my.yaml --dry-run",
     ),
-    "list": ("opmark list ops --category activation", "opmark list backends", "opmark list suites"),
+    "list": (
+        "opmark list ops --category activation",
+        "opmark list models",
+        "opmark list backends",
+        "opmark list suites",
+    ),
     "describe": ("opmark describe conv2d", "opmark describe device_time", "opmark describe H200"),
     "coverage": ("opmark coverage", "opmark coverage torch"),
     "judge": (
@@ -57,6 +62,7 @@ EXAMPLES = {
     "history": ("opmark history 'conv*' --since 90d", "opmark history matmul --label nightly"),
     "show": ("opmark show", "opmark show before --wide", "opmark show before -f csv -o before.csv"),
     "runs": ("opmark runs", "opmark runs label 20260101-120000-abcd before"),
+    "model": ("opmark run model:gpt2 --size small --backend all --compile-only", "opmark model matrix"),
     "report": ("opmark report", "opmark report before after -o report.html"),
     "serve": ("opmark serve", "opmark serve --port 0"),
     "query": ("opmark query --views", "opmark query 'select op, count(*) from records group by op'"),

@@ -17,7 +17,7 @@ from opmark.errors import UnknownName, UserError
 
 _PROSE = frozenset({"summary", "description", "reason", "is", "use it for", "what"})
 """Columns that are folded on a terminal."""
-_OPTIONAL = ("source", "vendor", "phases")
+_OPTIONAL = ("source", "vendor", "phases", "aliases", "frameworks")
 """Columns that a narrow terminal leaves out, the first of them first."""
 _LEAST_PROSE = 24
 """Width that a column of prose has before an optional column is shown."""
@@ -26,13 +26,16 @@ _GAP = 2
 
 
 def list_(
-    kind: Annotated[str, typer.Argument(help="ops, categories, suites, backends, quantities, formats or chips.")],
+    kind: Annotated[
+        str, typer.Argument(help="ops, models, categories, suites, backends, quantities, formats or chips.")
+    ],
     category: Annotated[str | None, typer.Option(help="List only the operators of this category.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per item.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print operators as a page in Markdown.")] = False,
 ) -> None:
     listings: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "ops": _ops,
+        "models": partial(_models, as_json),
         "categories": _categories,
         "suites": _suites,
         "backends": _backends,
@@ -81,6 +84,28 @@ def _ops() -> list[dict[str, Any]]:
             "summary": op.summary,
         }
         for op in found
+    ]
+
+
+def _models(whole: bool) -> list[dict[str, Any]]:
+    """List the zoo: with `whole` also aliases, stages and notes, and numbers in full."""
+    from opmark.api.list_ import models
+    from opmark.units import rate
+
+    return [
+        {
+            "model": one.name,
+            "domain": one.domain,
+            "purpose": one.purpose,
+            "frameworks": list(one.frameworks),
+            "data set": one.dataset,
+            "precision": one.precision,
+            "parameters": one.parameters if whole else rate(one.parameters, "").strip(),
+            "aliases": list(one.aliases),
+            "summary": one.summary,
+            **({"stages": list(one.stages), "needs": one.needs, "note": one.note} if whole else {}),
+        }
+        for one in models()
     ]
 
 

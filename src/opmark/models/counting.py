@@ -1,21 +1,19 @@
 """Counts the operations of a model and finds its outputs, with tensors that have a shape and no data.
 
-`python -m opmark.models.counting NAME PARAMS` prints what it finds as JSON.
+Only a worker or a child process imports this.
 """
 
 from __future__ import annotations
 
-import json
-import sys
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
-import msgspec
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils.flop_counter import FlopCounterMode, sdpa_flop
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
 
-from opmark.errors import OpmarkError
-from opmark.models.execution import callable_of, converted, name_outputs
+from opmark.models.execution import callable_of, converted, name_outputs, placed
 from opmark.models.facts import ModelFacts
 from opmark.models.source import ModelSource
 from opmark.models.weights import no_initialisation
@@ -26,12 +24,21 @@ _ATTENTION = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
 def count(source: ModelSource, params: Params) -> ModelFacts:
-    """Return the facts of a case."""
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
-        module, given = make_call(source, params)
-        with FlopCounterMode(display=False, custom_mapping={_ATTENTION: _attention_flops}) as counter:
-            outputs = callable_of(module, params)(*given)
-        named = name_outputs(outputs)
+    """Return the facts of a case. A network that looks at values of its tensors is run for it."""
+    with torch.no_grad(), torch.device("cpu"):
+        try:
+            with FakeTensorMode(allow_non_fake_inputs=True):
+                return count_call(*make_call(source, params), params)
+        except DataDependentOutputException:
+            _, given = make_call(source, params)
+            return count_call(placed(source, params, "cpu"), given, params)
+
+
+def count_call(module: Any, given: Sequence[Any], params: Params) -> ModelFacts:
+    """Return the facts of a call of a module with these tensors."""
+    with FlopCounterMode(display=False, custom_mapping={_ATTENTION: _attention_flops}) as counter:
+        outputs = callable_of(module, params)(*given)
+    named = name_outputs(outputs)
     return ModelFacts(
         flops=int(counter.get_total_flops()) or None,
         weights=sum(parameter.numel() for parameter in module.parameters()),
@@ -48,27 +55,9 @@ def make_call(source: ModelSource, params: Params, device: str = "cpu") -> tuple
     if params.get("stage") == "decode":
         module.fill_cache(params["batch"], params["seq"])
     specs = source.inputs(params).values()
-    return module, [torch.empty(spec.shape, dtype=getattr(torch, spec.dtype), device=device) for spec in specs]
+    return module, [torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype), device=device) for spec in specs]
 
 
 def _attention_flops(query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    return int(sdpa_flop(query, key, value))
-
-
-def main() -> int:
-    from opmark.models.family import source_of
-
-    name, written = sys.argv[1:]
-    try:
-        source = source_of(name)
-        assert source is not None
-        found = count(source, json.loads(written))
-    except OpmarkError as error:
-        print(error.message, file=sys.stderr)
-        return 1
-    print(msgspec.json.encode(found).decode())
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    """Count both products of attention; groups of queries may share keys and values."""
+    return int(2 * prod(query[:3]) * key[2] * (query[3] + value[3]))

@@ -14,19 +14,23 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from opmark.errors import Unsupported, WrongResult
-from opmark.models.facts import facts, kept_file, read_kept, write_kept
+from opmark.models.checking import (
+    Effects,
+    bound_outputs,
+    by_sample,
+    compare_inputs,
+    draw_inputs,
+    explain_blindness,
+    find_effects,
+    refuse_not_finite,
+)
+from opmark.models.facts import facts
+from opmark.models.offline import no_network
 from opmark.models.source import ModelSource
-from opmark.plugin import Params, draw_values
-from opmark.plugin.backend import cast
+from opmark.plugin import Params
 
-_PER_CALL = ("batch", "dtype", "outputs", "stage")
-"""Parameters that say how a model is called; all others decide what it is."""
-_FACTOR = {"float16": 8.0, "bfloat16": 8.0, "float32": 32.0, "float64": 32.0}
-"""How many times the effect of rounding an output may be off. Sums of float32 and float64 are also accumulated in their
-own type, in any order; sums of 16 bits are accumulated with more."""
-_BLIND = 0.5
-"""A bound above this share of what another input changes tells nothing apart."""
+_AS_MADE = {"batch": 1, "dtype": "float32", "outputs": "model", "stage": "prefill"}
+"""Values of parameters that say how a model is called, for which it is made once; all others decide what it is."""
 
 
 # Modules.
@@ -34,12 +38,15 @@ _BLIND = 0.5
 
 def original(source: ModelSource, params: Params) -> Any:
     """Return the module in float32 on the CPU, made once per process."""
-    return _original(source, json.dumps({k: v for k, v in params.items() if k not in _PER_CALL}, sort_keys=True))
+    return _original(
+        source, json.dumps({**params, **{k: v for k, v in _AS_MADE.items() if k in params}}, sort_keys=True)
+    )
 
 
 @lru_cache(maxsize=1)
 def _original(source: ModelSource, written: str) -> Any:
-    return source.module({"batch": 1, "dtype": "float32", **json.loads(written)}).requires_grad_(False)
+    with no_network(), torch.device("cpu"):  # an implementation is built where new tensors are made on the device
+        return source.module(json.loads(written)).requires_grad_(False)
 
 
 def placed(source: ModelSource, params: Params, device: Any) -> Any:
@@ -63,6 +70,8 @@ def _placed(source: ModelSource, written: str, device: str) -> Any:
 def converted(module: Any, dtype: Any, device: str = "cpu") -> Any:
     """Return a copy in another element type, without a second copy of the original on the way. Tables that a network
     computes for itself keep their type."""
+    if has_script(module):  # it is copied by code that knows no memo
+        return copy.deepcopy(module).to(device=device, dtype=dtype)
     kept = {id(value) for name, value in module.named_buffers() if name not in module.state_dict()}
     memo: dict[int, Any] = {}
     for value in (*module.parameters(), *module.buffers()):
@@ -70,6 +79,11 @@ def converted(module: Any, dtype: Any, device: str = "cpu") -> Any:
         moved = value.detach().to(device, dtype if floats else None)
         memo[id(value)] = torch.nn.Parameter(moved, False) if isinstance(value, torch.nn.Parameter) else moved
     return copy.deepcopy(module, memo)
+
+
+def has_script(module: Any) -> bool:
+    """Return whether a module is TorchScript, or has some in it."""
+    return any(isinstance(one, torch.jit.ScriptModule) for one in module.modules())
 
 
 def callable_of(module: Any, params: Params) -> Any:
@@ -92,7 +106,8 @@ class LayerOutputs(torch.nn.Module):  # type: ignore[misc]
             first = next(_floats(output), None)
             if first is not None:
                 number = sum(one.partition("#")[0] == name for one in found)
-                found[f"{name}#{number + 1}" if number else name] = first
+                # A copy: the next layer may change it in place, or return a view of it.
+                found[f"{name}#{number + 1}" if number else name] = first.clone()
 
         handles = [one.register_forward_hook(partial(note, name)) for name, one in self.model.named_modules() if name]
         try:
@@ -101,6 +116,18 @@ class LayerOutputs(torch.nn.Module):  # type: ignore[misc]
             for handle in handles:
                 handle.remove()
         return found | {f"output {i}" if i else "output": one for i, one in enumerate(_floats(outputs))}
+
+
+class Positional(torch.nn.Module):  # type: ignore[misc]
+    """Takes tensors by position and returns them as a tuple, whatever the model returns."""
+
+    def __init__(self, called: Any) -> None:
+        super().__init__()
+        self.called = called
+
+    def forward(self, *inputs: Any) -> Any:
+        outputs = self.called(*inputs)
+        return tuple(outputs.values()) if isinstance(outputs, dict) else outputs
 
 
 def _floats(value: Any) -> Iterator[Any]:
@@ -131,34 +158,35 @@ def reference(source: ModelSource, params: Params, **arrays: Any) -> Any:
     """Return the outputs in float64, sample by sample: an output that depends on others of its batch differs."""
     module = _wide(source, params)
     wide = next((value.dtype for value in module.parameters()), torch.float64)
-    rows = [
-        _evaluate(module, source, {**params, "batch": 1}, {
-            name: array if name in source.unbatched() else array[i : i + 1] for name, array in arrays.items()
-        }, wide)
-        for i in range(params["batch"])
-    ]  # fmt: skip
-    axes = source.batch_axes()
-    outputs = tuple(np.concatenate(parts, axes.get(i, 0)) for i, parts in enumerate(zip(*rows, strict=True)))
-    for name, output in zip(facts(source, params).outputs, outputs, strict=True):
-        if not np.isfinite(output).all():
-            raise WrongResult(
-                f"`{name}` of the reference itself has NaN or Inf: the weights or the inputs make no sense"
-            )
+    outputs = by_sample(source, params, arrays, lambda some, given: _evaluate(module, source, some, given, wide))
+    refuse_not_finite((f"`{name}`" for name in facts(source, params).outputs), outputs)
     return outputs
 
 
 def _wide(source: ModelSource, params: Params) -> Any:
-    """Return the module in float64, or in float32 where float64 does not fit into memory."""
+    """Return the module in float64, or in float32 where float64 does not fit into memory or does not work."""
     module = original(source, params)
     need = 8 * sum(value.numel() for value in module.parameters())
     if need > psutil.virtual_memory().available // 2:
         return module
-    return _wide_copy(module)
+    wide = _wide_copy(module)
+    return wide if not source.fixed_types or _computes_in_float64(wide, source, json.dumps(dict(params))) else module
 
 
 @lru_cache(maxsize=1)
 def _wide_copy(module: Any) -> Any:
     return converted(module, torch.float64)
+
+
+@lru_cache(maxsize=1)
+def _computes_in_float64(module: Any, source: ModelSource, written: str) -> bool:
+    """Return whether a graph computes in float64: it may contain conversions to float32."""
+    params = {**json.loads(written), "batch": 1, "dtype": "float64"}
+    try:
+        _evaluate(module, source, params, next(draw_inputs(source, params)), torch.float64)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _evaluate(
@@ -169,7 +197,7 @@ def _evaluate(
     if params.get("stage") == "decode":  # without a cache: the whole sequence in one pass
         context = module.context_ids(params["batch"], params["seq"])
         given, params = [torch.cat([context, given[0]], 1)], {**params, "stage": "prefill"}
-    with torch.no_grad():
+    with torch.no_grad(), torch.device("cpu"):
         if mode is None:
             outputs = callable_of(module, params)(*given)
         else:
@@ -198,66 +226,42 @@ class Rounding(TorchDispatchMode):  # type: ignore[misc]
 
 
 def rounding_bounds(source: ModelSource, params: Params) -> tuple[float, ...]:
-    """Return how far each output may be off, relative to its root mean square."""
-    return tuple(_FACTOR[params["dtype"]] * effect for effect in _effects(source, params)[0])
+    return bound_outputs(params["dtype"], find_effects(source, params, _measure_effects))
 
 
 def why_blind(source: ModelSource, params: Params) -> str:
-    """Return why a comparison in this element type says little; empty where it tells right from wrong."""
-    rounding, change = _effects(source, params)
-    for effect, other in zip(rounding, change, strict=True):
-        if _FACTOR[params["dtype"]] * effect > _BLIND * other:
-            return (
-                f"rounding to {params['dtype']} alone moves an output by {effect:.2g} of its magnitude, and another "
-                f"input by {other:.2g}: the comparison cannot tell right from wrong"
-            )
-    return ""
+    return explain_blindness(params["dtype"], find_effects(source, params, _measure_effects))
 
 
-def _effects(source: ModelSource, params: Params) -> tuple[list[float], list[float]]:
-    """Return (effect of rounding, effect of another input) on each output of a single sample."""
-    alone = {**params, "batch": 1}
-    kept = kept_file(source, alone, "rounding")
-    found: tuple[list[float], list[float]] | None = read_kept(kept, tuple[list[float], list[float]])
-    if found is None:
-        found = _measure_effects(source, alone)
-        write_kept(kept, found)
-    return found
-
-
-def _measure_effects(source: ModelSource, params: Params) -> tuple[list[float], list[float]]:
-    module = _wide(source, params)
+def _measure_effects(source: ModelSource, params: Params) -> Effects:
+    module, dtype = _wide(source, params), getattr(torch, params["dtype"])
     wide = next((value.dtype for value in module.parameters()), torch.float64)
-    specs = source.inputs({**params, "dtype": "float64"})
-    one, other = (
-        {name: cast(draw_values(spec, 7 * seed + i), spec.dtype) for i, (name, spec) in enumerate(specs.items())}
-        for seed in (1, 2)
+    return compare_inputs(
+        source,
+        {**params, "dtype": "float64"},
+        lambda given: _evaluate(module, source, params, given, wide),
+        lambda given: _evaluate(module, source, params, given, wide, Rounding(dtype)),
+        torch.finfo(dtype).eps,
     )
-    exact = _evaluate(module, source, params, one, wide)
-    rounded = _evaluate(module, source, params, one, wide, Rounding(getattr(torch, params["dtype"])))
-    moved = _evaluate(module, source, params, other, wide)
-    return [*map(_distance, rounded, exact)], [*map(_distance, moved, exact)]
-
-
-def _distance(found: Any, expected: Any) -> float:
-    """Return the largest difference, relative to the root mean square of what was expected."""
-    size = float(np.sqrt(np.mean(np.square(expected.astype(np.float64)))))
-    return float(np.abs(found.astype(np.float64) - expected).max()) / (size or 1.0)
 
 
 # Launches.
 
 
+class ModelCall(partial[Any]):
+    """A launch of a module that was on its device before."""
+
+    kept: int = 0
+    """Bytes of its weights and tables."""
+
+
 def build_torch(source: ModelSource, params: Params, **tensors: Any) -> Callable[[], Any]:
     device = next(iter(tensors.values())).device
-    return partial(_as_tuple(callable_of(placed(source, params, device), params)), *tensors.values())
-
-
-def _as_tuple(called: Any) -> Any:
-    """Return a function that returns plain tensors: a case of layers has them by name."""
-    if not isinstance(called, LayerOutputs):
-        return called
-    return lambda *inputs: tuple(called(*inputs).values())
+    called: Any = callable_of(placed(source, params, device), params)
+    called = Positional(called) if isinstance(called, LayerOutputs) else called
+    launch = ModelCall(called, *tensors.values())
+    launch.kept = sum(value.nbytes for value in (*called.parameters(), *called.buffers()))
+    return launch
 
 
 def build_onnx(source: ModelSource, params: Params, **tensors: Any) -> Any:
@@ -267,4 +271,6 @@ def build_onnx(source: ModelSource, params: Params, **tensors: Any) -> Any:
 
 
 def build_jax(source: ModelSource, params: Params, **tensors: Any) -> Any:
-    raise Unsupported("not yet")
+    from opmark.models.jax_program import build
+
+    return build(source, params, **tensors)

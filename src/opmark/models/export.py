@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 import warnings
@@ -11,15 +12,15 @@ from typing import Any
 
 import torch
 
-from opmark.errors import Unsupported
-from opmark.models.execution import callable_of, placed
+from opmark.errors import Unsupported, in_stage
+from opmark.models.execution import Positional, callable_of, has_script, placed
 from opmark.models.facts import kept_file
 from opmark.models.source import ModelSource
 from opmark.plugin import Params
+from opmark.schema.record import EXPORT_SECONDS
 
 _OPSET = 20
-EXPORT_SECONDS = "opmark.export_seconds"
-"""Key of the graph's metadata: how long exporting took, also where the graph was kept."""
+_SCRIPT_OPSET = 18
 _MOST_KEPT = 256 << 20
 _MOST_IN_ALL = 2 << 30
 
@@ -27,9 +28,13 @@ _MOST_IN_ALL = 2 << 30
 class ExportedModel:
     """A model that becomes an ONNX graph when the shapes and types of its inputs are known."""
 
+    may_fall_back = True
+    """An engine may leave some of its nodes to another one, and says so; a single operator may not be left."""
+
     def __init__(self, source: ModelSource, params: Params) -> None:
         self.source, self.params = source, params
 
+    @in_stage("export")
     def model(self, inputs: Mapping[str, tuple[tuple[int, ...], str]]) -> Any:
         """Return an onnx.ModelProto; `inputs` holds (shape, dtype) by name."""
         return _exported(self.source, json.dumps(dict(self.params), sort_keys=True), json.dumps(dict(inputs)))
@@ -46,38 +51,38 @@ def _exported(source: ModelSource, written: str, shapes: str) -> Any:
     except (OSError, ValueError):  # not there, or not whole
         pass
     tensors = tuple(torch.zeros(shape, dtype=getattr(torch, kind)) for shape, kind in inputs.values())
-    module = _Positional(callable_of(placed(source, params, "cpu"), params))
+    module = Positional(callable_of(placed(source, params, "cpu"), params))
     started = time.perf_counter()
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            program = torch.onnx.export(
-                module, tensors, dynamo=True, opset_version=_OPSET, input_names=[*inputs], verbose=False
-            )
+            model = _export(module, tensors, [*inputs])
     except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
         first = str(error.__cause__ or error).strip().partition("\n")[0]
         raise Unsupported(f"torch cannot export `{source.name}` to ONNX: {first}") from None
-    model = program.model_proto
     model.metadata_props.add(key=EXPORT_SECONDS, value=str(time.perf_counter() - started))
     _keep(model, kept)
     return model
 
 
-class _Positional(torch.nn.Module):  # type: ignore[misc]
-    """Takes tensors by position and returns them as a tuple, whatever the model returns."""
+def _export(module: Any, tensors: tuple[Any, ...], names: list[str]) -> Any:
+    """Return the onnx.ModelProto of a module; TorchScript only goes through the older exporter."""
+    if not has_script(module):
+        program = torch.onnx.export(
+            module, tensors, dynamo=True, opset_version=_OPSET, input_names=names, verbose=False
+        )  # fmt: skip
+        return program.model_proto
+    import onnx
 
-    def __init__(self, called: Any) -> None:
-        super().__init__()
-        self.called = called
-
-    def forward(self, *inputs: Any) -> Any:
-        outputs = self.called(*inputs)
-        return tuple(outputs.values()) if isinstance(outputs, dict) else outputs
+    written = io.BytesIO()
+    script = next(one for one in module.modules() if isinstance(one, torch.jit.ScriptModule))
+    torch.onnx.export(script, tensors, written, dynamo=False, opset_version=_SCRIPT_OPSET, input_names=names)
+    return onnx.load_from_string(written.getvalue())
 
 
 def _keep(model: Any, path: Any) -> None:
     """Keep a graph for the other engines, unless it is large; the oldest graphs make room."""
-    if model.ByteSize() > _MOST_KEPT:
+    if sum(len(one.raw_data) for one in model.graph.initializer) > _MOST_KEPT:  # ByteSize() fails above 2 GiB
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Literal
 
 import msgspec
 
-from opmark.models.facts import kept_file, read_kept, run_child, write_kept
+from opmark.models.facts import ask_child, kept_file, read_kept, write_kept
 from opmark.models.source import ModelSource
 from opmark.plugin import Params
 from opmark.schema import Entry, ImportProblem
@@ -39,7 +38,6 @@ def extract_operators(
     kept = kept_file(source, {**params, **options}, "operators")
     found: Extraction | None = read_kept(kept, Extraction)
     if found is None:
-        arguments = [source.name, json.dumps(dict(params)), json.dumps(options)]
-        found = run_child("opmark.models.tracing", arguments, Extraction, f"`{source.name}` cannot be traced")
+        found = ask_child("operators", source, params, Extraction, **options)
         write_kept(kept, found)
     return found

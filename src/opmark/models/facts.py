@@ -6,26 +6,28 @@ A child process finds them without computing anything, and they are kept on disk
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from math import prod
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from platformdirs import user_cache_path
 
-from opmark.errors import Unsupported
+from opmark.errors import Unsupported, UserError
 from opmark.models.source import ModelSource
 from opmark.plugin import Params
 from opmark.schema.tensor import sizeof
 
 _TIMEOUT = 300
-
-FoundT = TypeVar("FoundT")
+_LOADS = "OPMARK_LOADS_MODELS"
+"""Set in the child process, which may load any model."""
+_WORKER = "OPMARK_SCRATCH"
+"""Set in every worker."""
 
 
 class ModelFacts(msgspec.Struct, frozen=True):
@@ -41,46 +43,94 @@ class ModelFacts(msgspec.Struct, frozen=True):
         return sum(prod(shape) * sizeof(kind) for shape, kind in zip(self.outputs.values(), self.dtypes, strict=True))
 
 
+class DescribedInput(msgspec.Struct, frozen=True):
+    """An input of a model that a user has brought."""
+
+    shape: tuple[int, ...]
+    """For a single sample."""
+    dtype: str
+    low: float
+    high: float
+    batched: bool
+    """Whether the first axis is the batch."""
+
+
+class ModelDescription(msgspec.Struct, frozen=True):
+    """What has to be known of a model that a user has brought before it is planned."""
+
+    inputs: dict[str, DescribedInput]
+    rows: bool = False
+    """Whether every output has an axis for the batch, so that samples can be checked one by one."""
+    axes: dict[int, int] = {}
+    """The axis of the batch by the number of the output, where it is not the first."""
+    dtype: str = ""
+    """The only element type that it computes in, where it has just one."""
+
+
 def facts(source: ModelSource, params: Params) -> ModelFacts:
     """Return the facts of a case: kept ones, else found by a child process, or here where torch is loaded already."""
-    return _facts(source, json.dumps(dict(params), sort_keys=True))
+    return _facts(source, json.dumps(dict(params), sort_keys=True), source.stamp(params))
 
 
 @cache
-def _facts(source: ModelSource, written: str) -> ModelFacts:
+def _facts(source: ModelSource, written: str, stamp: str) -> ModelFacts:
     params = json.loads(written)
     kept = kept_file(source, params, "facts")
     found: ModelFacts | None = read_kept(kept, ModelFacts)
     if found is None:
-        found = _count_here(source, params) if "torch" in sys.modules else _count_in_child(source, params)
+        here = source.framework in sys.modules and (_may_load() or not source.program)
+        found = source.count(params) if here else ask_child("facts", source, params, ModelFacts)
         write_kept(kept, found)
     return found
 
 
-def _count_here(source: ModelSource, params: Params) -> ModelFacts:
-    from opmark.models.counting import count
-
-    return count(source, params)
-
-
-def _count_in_child(source: ModelSource, params: Params) -> ModelFacts:
-    """Count in another process: this one may be the parent, which loads no framework."""
-    arguments = [source.name, json.dumps(dict(params))]
-    return run_child("opmark.models.counting", arguments, ModelFacts, f"`{source.name}` cannot be loaded")
+def description(source: ModelSource, params: Params) -> ModelDescription:
+    """Return the description of a model that a user has brought: a kept one, else found by a child process or here."""
+    return _description(source, json.dumps(dict(params), sort_keys=True), source.stamp(params))
 
 
-def run_child(module: str, arguments: Sequence[str], kind: type[FoundT], failure: str) -> FoundT:
-    """Run a module of opmark as a program, and return what it prints last, which is JSON. `failure` begins the message
-    where it fails."""
-    command = [sys.executable, "-m", module, *arguments]
+@cache
+def _description(source: ModelSource, written: str, stamp: str) -> ModelDescription:
+    params = json.loads(written)
+    kept = kept_file(source, params, "description")
+    found: ModelDescription | None = read_kept(kept, ModelDescription)
+    if found is None:
+        found = source.describe(params) if _may_load() else ask_child("description", source, params, ModelDescription)
+        write_kept(kept, found)
+    return found
+
+
+def _may_load() -> bool:
+    """Return whether this process is a worker or the child: others execute nothing that a user has brought."""
+    return _LOADS in os.environ or _WORKER in os.environ
+
+
+def ask_child(what: str, source: ModelSource, params: Params, kind: Any, **options: Any) -> Any:
+    """Let another process load the model: this one may be the parent, which loads no framework."""
+    command = [sys.executable, "-m", "opmark.models.child", what, source.name]
+    command += [json.dumps(dict(params)), json.dumps(options)]
+    environ = {**os.environ, _LOADS: "1"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            check=False,
+            env=environ,
+        )
     except subprocess.TimeoutExpired:
-        raise Unsupported(f"{failure} within {_TIMEOUT} s") from None
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise Unsupported(f"{failure}: {last}")
-    return msgspec.json.decode(done.stdout.splitlines()[-1], type=kind)
+        raise Unsupported(f"`{source.name}` was not loaded within {_TIMEOUT} s") from None
+    answer = (done.stdout.splitlines() or [""])[-1]
+    try:
+        if not done.returncode:
+            return msgspec.json.decode(answer, type=kind)
+        message, hint, mistake = msgspec.json.decode(answer, type=tuple[str, str | None, bool])
+    except msgspec.DecodeError:
+        last = (done.stderr.strip().splitlines() or [f"its process ended with {done.returncode}"])[-1]
+        raise Unsupported(f"`{source.name}` cannot be loaded: {last}") from None
+    raise UserError(message, hint) if mistake else Unsupported(message, hint)
 
 
 # What was found out about a model, kept on disk.

@@ -9,6 +9,7 @@ from functools import cache
 from opmark.errors import UnknownName
 from opmark.models.operator import PREFIX, model_operator
 from opmark.models.source import ModelSource
+from opmark.models.user_source import source_of_file
 from opmark.models.zoo import find, zoo
 from opmark.models.zoo_source import ZooSource
 from opmark.plugin import Operator
@@ -18,9 +19,7 @@ from opmark.plugin import Operator
 def source_of(name: str) -> ModelSource | None:
     """Return the source of a model by its name in the zoo, or by the file or folder that it is in."""
     entry = find(name)
-    if entry is not None:
-        return ZooSource(entry)
-    return None
+    return ZooSource(entry) if entry is not None else source_of_file(name)
 
 
 class _Models:

@@ -14,13 +14,18 @@ from opmark.models.facts import facts
 from opmark.models.source import ModelSource
 from opmark.plugin import Implementation, Operator, Param, Params, Tolerance
 from opmark.plugin.param import choice, dtype
+from opmark.plugin.registry import MODEL
 from opmark.schema import Cost
+from opmark.schema.case import MODEL_PREFIX
 from opmark.schema.cost import nbytes
 from opmark.schema.tensor import sizeof
 
-PREFIX = "model:"
+PREFIX = MODEL_PREFIX
 DTYPES = ("float32", "float16", "bfloat16", "float64")
-_EXECUTION = "opmark.models.execution"
+_OPTIONS = {
+    "outputs": choice("outputs", "those of the model, or of every layer", ("model", "layers"), "model", later=True),
+    "weights": Param("weights", "choice", "file or folder with weights; empty: seeded random ones", "", later=True),
+}
 
 
 def model_operator(source: ModelSource) -> Operator:
@@ -28,35 +33,43 @@ def model_operator(source: ModelSource) -> Operator:
     return Operator(
         name=PREFIX + source.name,
         summary=source.summary,
-        category="model",
+        category=MODEL,
         params=(
             *source.params(),
             dtype(*DTYPES),
-            choice("outputs", "those of the model, or of every layer", ("model", "layers"), "model", later=True),
-            Param("weights", "choice", "file with weights; empty: seeded random ones", "", later=True),
+            *(_OPTIONS[name] for name in source.options),
         ),
         inputs=source.inputs,
         cost=partial(_cost, source),
         reference=partial(_call, "reference", source),
         presets=source.presets(),
         implementations=tuple(
-            Implementation(name, partial(_call, f"build_{name}", source)) for name in ("torch", "onnx", "jax")
+            Implementation(name, partial(_call, f"build_{name}", source)) for name in source.implemented
         ),
         tolerance=ModelTolerance(source=source),
+        rules=source.rules(),
         row_axes=partial(_row_axes, source),
         held=partial(_held, source),
-        output_names=lambda p: tuple(facts(source, p).outputs),
+        output_names=partial(_output_names, source),
         items=_items,
+        token_cache=source.token_cache,
         result_dtype=lambda p: next(iter(facts(source, p).dtypes), str(p["dtype"])),
         further_dtypes=lambda p: facts(source, p).dtypes[1:],
-        reference_by="torch in float64 on the CPU",
+        reference_by=source.reference_by,
+        program=source.program,
     )  # fmt: skip
 
 
 def _call(function: str, source: ModelSource, params: Params, **tensors: Any) -> Any:
     from importlib import import_module
 
-    return getattr(import_module(_EXECUTION), function)(source, params, **tensors)
+    return getattr(import_module(source.execution), function)(source, params, **tensors)
+
+
+def _output_names(source: ModelSource, params: Params) -> tuple[str, ...]:
+    """Return the names that the source gives them, if it knows them all."""
+    found, known = tuple(facts(source, params).outputs), source.output_names()
+    return known if len(known) == len(found) and params.get("outputs") != "layers" else found
 
 
 def _cost(source: ModelSource, params: Params) -> Cost:
@@ -77,12 +90,14 @@ def _items(params: Params) -> tuple[int, str]:
 
 
 def _held(source: ModelSource, params: Params) -> int:
-    return facts(source, params).weights * sizeof(str(params["dtype"]))
+    return facts(source, params).weights * sizeof(str(params["dtype"])) + source.token_cache(params)
 
 
 def _row_axes(source: ModelSource, params: Params) -> Mapping[str | int, int]:
-    axes: dict[str | int, int] = {name: 0 for name in source.inputs(params) if name not in source.unbatched()}
-    own = source.batch_axes()
+    if not source.batched(params):
+        return {}
+    unbatched, own = source.unbatched(params), source.batch_axes(params)
+    axes: dict[str | int, int] = {name: 0 for name in source.inputs(params) if name not in unbatched}
     return axes | {i: own.get(i, 0) for i, _ in enumerate(facts(source, params).outputs)}
 
 

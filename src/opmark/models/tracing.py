@@ -1,13 +1,8 @@
-"""Traces the operators that a model calls, with tensors that have a shape and no data. Only a child process runs it.
-
-`python -m opmark.models.tracing NAME PARAMS OPTIONS` prints an Extraction as JSON.
-"""
+"""Traces the operators that a model calls, with tensors that have a shape and no data. Only a child process runs it."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorE
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opmark.errors import InvalidParameter, OpmarkError, UnknownName
+from opmark.errors import InvalidParameter, UnknownName
 from opmark.models.counting import make_call
 from opmark.models.execution import callable_of, placed
 from opmark.models.extraction import Extraction
@@ -216,7 +211,13 @@ def _signature(name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
     return json.dumps([name, [plain(one) for one in args], {key: plain(one) for key, one in sorted(kwargs.items())}])
 
 
-# Programs.
+def extract(source: ModelSource, params: Params, graph: str, device: str, real: bool) -> Extraction:
+    """Return the operators of a graph of a model: those that torch calls, or the nodes of its ONNX graph."""
+    if graph == "onnx":
+        from opmark.models.onnx_operators import list_operators
+
+        return list_operators(source, params)
+    return trace(source, params, device, real=real)
 
 
 def trace(source: ModelSource, params: Params, device: str = "cpu", *, real: bool = False) -> Extraction:
@@ -258,29 +259,3 @@ def _entry(recorder: CallRecorder, key: str, device: str) -> Entry:
     nodes = {name: _node(one) for name, one in kwargs.items()}
     path = f"torch.ops.{space or 'aten'}.{own}.{overload or 'default'}"
     return Entry(path, args=[_node(one) for one in args], kwargs=nodes or None, count=count)
-
-
-def main() -> int:
-    from opmark.models.family import source_of
-
-    name, written, options = sys.argv[1:]
-    asked: Mapping[str, Any] = json.loads(options)
-    try:
-        source = source_of(name)
-        assert source is not None
-        params = json.loads(written)
-        if asked["graph"] == "onnx":
-            from opmark.models.onnx_operators import list_operators
-
-            found = list_operators(source, params)
-        else:
-            found = trace(source, params, asked["device"], real=asked["real"])
-    except OpmarkError as error:
-        print(error.message, file=sys.stderr)
-        return 1
-    print(msgspec.json.encode(found).decode())
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,8 @@
-"""Seeded weights for models without trained ones, the same on every machine and device. Only a worker imports this.
+"""Seeded weights for models without trained ones, the same on every machine and device, and such that the outputs
+depend on the inputs. Only a worker imports this module.
 
-The outputs depend on the inputs. Default initialisations can blind every comparison: with untouched statistics of batch
-normalisation, a detector's output hardly moves with the picture, and a wrong one looks right.
+Default initialisations can blind every comparison: with untouched statistics of batch normalisation, a detector's
+output hardly moves with the picture, and a wrong one looks right.
 """
 
 from __future__ import annotations
@@ -20,6 +21,15 @@ _BLOCK = 4_194_301
 It is a prime, so that rows and blocks do not repeat alike."""
 _NOISE = 0.1
 """Standard deviation of biases, and of the gains of normalisations around 1."""
+_LEAST_VARIANCE = 0.5
+"""Smallest variance of a batch normalisation. Weights keep the size of their inputs, so that usual ones are near 1."""
+_BRANCH_ENDS = (
+    "out_proj", "c_proj", "output.dense", "attention.dense", "ffn_output", "attention.out", "cross.out", ".down",
+)  # fmt: skip
+"""Ends of the names of linear layers whose results a Transformer adds to its residual stream."""
+_BRANCH_GAIN = 0.25
+"""Share of the variance that these layers keep. Attention averages over tokens: without this, the tokens of all texts
+look alike after a dozen layers."""
 _INITIALISERS = (
     "uniform_", "normal_", "trunc_normal_", "constant_", "ones_", "zeros_", "eye_", "dirac_", "xavier_uniform_",
     "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_", "sparse_",
@@ -55,13 +65,13 @@ def initialise(module: Any, seed: int = 0) -> None:
                 if id(parameter) not in filled:  # tied weights are filled once
                     filled.add(id(parameter))
                     values = blocks.setdefault(parameter.device, block.to(parameter.device))
-                    _fill(parameter, values, *_distribution(owner, name, parameter.shape), f"{prefix}.{name}")
+                    _fill(parameter, values, *_distribution(owner, prefix, name, parameter.shape), f"{prefix}.{name}")
         for owner in module.modules():
             if hasattr(owner, "write_tables"):
                 owner.write_tables()
 
 
-def _distribution(owner: Any, name: str, shape: tuple[int, ...]) -> tuple[float, float]:
+def _distribution(owner: Any, prefix: str, name: str, shape: tuple[int, ...]) -> tuple[float, float]:
     """Return (mean, standard deviation): results keep about the size of their inputs from layer to layer."""
     kind = type(owner).__name__
     if "bias" in name and len(shape) == 1:
@@ -73,7 +83,10 @@ def _distribution(owner: Any, name: str, shape: tuple[int, ...]) -> tuple[float,
     if kind == "Embedding" or len(shape) == 1:
         return 0.0, float(shape[-1]) ** -0.5
     fan_in = shape[0] if kind == "Conv1D" else prod(shape[1:])  # transformers' Conv1D is a transposed Linear
-    gain = 2.0 if kind.startswith("Conv") and kind != "Conv1D" else 1.0  # a relu behind it drops half
+    if kind.startswith("Conv") and kind != "Conv1D":
+        gain = 2.0  # a relu behind it drops half
+    else:
+        gain = _BRANCH_GAIN if prefix.endswith(_BRANCH_ENDS) else 1.0
     return 0.0, (gain / fan_in) ** 0.5
 
 
@@ -88,17 +101,24 @@ def _fill(parameter: Any, block: Any, mean: float, deviation: float, name: str) 
 
 
 def calibrate(module: Any, inputs: Mapping[str, Any]) -> None:
-    """Set the statistics of batch normalisations to those of one pass over these inputs; then the mode is eval()."""
-    module.eval()
-    norms = [one for one in module.modules() if isinstance(one, torch.nn.modules.batchnorm._BatchNorm)]
-    if not norms:
-        return
-    momenta = [one.momentum for one in norms]
-    for one in norms:
-        one.train()
-        one.momentum = 1.0  # the running statistics become those of this pass
-    with torch.no_grad():
-        module(*inputs.values())
-    for one, momentum in zip(norms, momenta, strict=True):
-        one.momentum = momentum
-    module.eval()
+    """Set the statistics of batch normalisations by one pass over these inputs, and leave `module` in eval()."""
+    norms = [one for one in module.eval().modules() if isinstance(one, torch.nn.modules.batchnorm._BatchNorm)]
+    hooks = [one.register_forward_pre_hook(_set_statistics) for one in norms]
+    try:
+        if norms:
+            with torch.no_grad():
+                module(*inputs.values())
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _set_statistics(norm: Any, arguments: tuple[Any, ...]) -> None:
+    """Take the mean of each channel from its values, but one variance for all channels, and no small one.
+
+    A pass may have a few values per channel only. Where they happen to lie close together, their own variance would
+    amplify other inputs, layer by layer, up to thousands.
+    """
+    channels = arguments[0].transpose(0, 1).flatten(1)
+    norm.running_mean.copy_(channels.mean(1))
+    norm.running_var.fill_(channels.var(correction=0).clamp(min=_LEAST_VARIANCE))

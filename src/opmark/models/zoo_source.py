@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from opmark.errors import Unsupported
+from opmark.errors import Unsupported, UserError
 from opmark.models.source import ModelSource
 from opmark.models.zoo.entry import ZooModel
-from opmark.plugin import Param, Params
+from opmark.plugin import Param, ParamRule, Params
 from opmark.plugin.param import choice, size
 from opmark.schema import TensorSpec
 
@@ -52,21 +52,40 @@ class ZooSource(ModelSource):
     def inputs(self, params: Params) -> dict[str, TensorSpec]:
         return self.model.inputs(params, self.model.config(params))
 
-    def unbatched(self) -> frozenset[str]:
+    def rules(self) -> tuple[ParamRule, ...]:
+        if "seq" not in self.model.sizes["small"]:
+            return ()
+        most = self.model.sizes["small"]["seq"]
+        says = f"be at most {most} where size is small, got {{seq}} (`--size small` sets both)"
+        return (ParamRule("seq", says, lambda p: p["size"] != "small" or p["seq"] <= most),)
+
+    def output_names(self) -> tuple[str, ...]:
+        return self.model.outputs
+
+    def unbatched(self, params: Params) -> frozenset[str]:
         return self.model.unbatched
 
-    def batch_axes(self) -> Mapping[int, int]:
+    def batch_axes(self, params: Params) -> Mapping[int, int]:
         return {
             i: self.model.batch_axes[name] for i, name in enumerate(self.model.outputs) if name in self.model.batch_axes
         }
 
+    def token_cache(self, params: Params) -> int:
+        if params.get("stage") != "decode" or self.model.cache_bytes is None:
+            return 0
+        return self.model.cache_bytes(self.model.config(params), params)
+
     def module(self, params: Params) -> Any:
         import torch
 
+        from opmark.models.checkpoint import load_weights
         from opmark.models.weights import calibrate, initialise, no_initialisation
 
         with no_initialisation():
             module = self.construct(params)
+        if params.get("weights"):
+            load_weights(module, params["weights"], self.name)
+            return module.eval()
         initialise(module)
         with torch.no_grad():
             given = self.inputs({**params, "batch": _CALIBRATION_BATCH, "dtype": "float32"})
@@ -83,7 +102,24 @@ class ZooSource(ModelSource):
         return getattr(import_module(f"opmark.models.networks.{module}"), function)(**self.model.config(params))
 
     def stamp(self, params: Params) -> str:
-        return f"{_sources()} {_version(self.model.needs)}"
+        return f"{digest_sources()} {package_version(self.model.needs)} {stamp_weights(params)}"
+
+
+def stamp_weights(params: Params) -> str:
+    """Return a text that changes with the file of weights that a case names; UserError where there is none."""
+    return stamp_file(Path(params["weights"]), "parameter `weights`") if params.get("weights") else ""
+
+
+def stamp_file(path: Path, what: str) -> str:
+    """Return place, time and size of a file, or of the files in a folder."""
+    try:
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        states = [(file.name, file.stat()) for file in files]
+    except OSError as error:
+        raise UserError(
+            f"{what}: `{path}` cannot be read: {error.strerror}", "a path is taken from the folder that opmark runs in"
+        ) from None
+    return " ".join([str(path.absolute()), *(f"{name} {state.st_mtime_ns} {state.st_size}" for name, state in states)])
 
 
 def _draw(spec: TensorSpec, generator: Any) -> Any:
@@ -97,14 +133,14 @@ def _draw(spec: TensorSpec, generator: Any) -> Any:
 
 
 @cache
-def _sources() -> str:
+def digest_sources() -> str:
     """Return a digest of the sources of the zoo: what was found out about a model holds until they change."""
     files = sorted(Path(__file__).parent.rglob("*.py"))
     return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 @cache
-def _version(package: str) -> str:
+def package_version(package: str) -> str:
     try:
         return f"{package} {version(package)}" if package else ""
     except PackageNotFoundError:

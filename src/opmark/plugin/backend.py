@@ -145,6 +145,9 @@ class BackendInfo:
     its own time-out."""
     also: tuple[str, ...] = ()
     """Frameworks whose implementations it uses if its own has none, in this order. See Backend.operands."""
+    models: str = ""
+    """The form in which it takes whole models, if its framework has none: `onnx`, a graph (Backend.compile then gets
+    an object whose method `model` returns an onnx.ModelProto). Empty: none."""
     lacks: Mapping[str, str] = field(default_factory=dict)
     """Reasons by operator why this engine cannot run it, although its framework has an implementation."""
     shares: str = ""

@@ -196,13 +196,16 @@ class Operator:
     where the size itself is still that of the whole case."""
     row_axes: Callable[[Params], Mapping[str | int, int]] | None = None
     """For an operator whose rows are independent by definition, as the samples in the batch of a model: the axis of
-    `batch` by the name of the input or the number of the output. A large batch is verified by some of its rows."""
+    `batch` by the name of the input or the number of the output. A large batch is verified by some of its rows; a case
+    without such axes is verified as a whole."""
     held: Callable[[Params], int] = lambda _: 0
     """Bytes that a case holds besides inputs and outputs: the weights of a model."""
     output_names: Callable[[Params], tuple[str, ...]] = lambda _: ()
     """Names of the outputs, where they have any."""
     items: Callable[[Params], tuple[int, str]] | None = None
     """(number, noun): what one call processes, as in (8, "samples"), so that tables show a rate."""
+    token_cache: Callable[[Params], int] = lambda _: 0
+    """Bytes of keys and values that a language model keeps for its next token."""
     ranks: bool = False
     """Several processes compute it together, as many as its parameter `ranks` says, in groups of `group` (0: all of
     them). Then `reference(params, rank, inputs)` returns the outputs of one rank of a group, from the inputs of all
@@ -212,6 +215,8 @@ class Operator:
     reference_by: str = "NumPy"
     """The library that computes the reference; where NumPy is impractical, another framework in float64 on the CPU."""
     aliases: tuple[str, ...] = ()
+    program: str = ""
+    """A file of the user that workers execute: a workload file may name it only if it lies beside it or is allowed."""
 
     @cached_property
     def by_name(self) -> dict[str, Param]:

@@ -320,7 +320,8 @@ def format_params(case: Case, known: Mapping[str, Param], called: str = "") -> s
         if param and param.kind == "dtype":
             parts.append(str(value) if name == "dtype" else f"{name}={value}")
         elif param is None or param.required or value != param.default or _names_ranks(param):
-            text = short_bytes(value) if param and param.kind == "bytes" else _format_value(value)
+            kind = param.kind if param else ""
+            text = short_bytes(value) if kind == "bytes" else _format_value(value, kind)
             parts.append(f"{name}={text}" if name != "shape" else text)
     return " ".join(parts)
 
@@ -336,7 +337,8 @@ def param_options(case: Case, known: Mapping[str, Param]) -> list[str]:
     for name, value in case.params.items():
         param = known.get(name)
         if param is None or param.required or param.kind == "dtype" or value != param.default:
-            listed = "x".join(map(str, value)) if isinstance(value, list) and value else None
+            shape = isinstance(value, list) and value and not (param and param.kind == "arguments")
+            listed = "x".join(map(str, value)) if shape else None
             text = listed or (value if isinstance(value, str) else msgspec.json.encode(value).decode())
             options += ["-p", f"{name}={text}"]
     return options
@@ -379,7 +381,11 @@ def _format_argument(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: Any, kind: str = "") -> str:
+    if kind == "arguments":
+        if isinstance(value, Mapping):
+            return f"{{{', '.join(f'{name}: {_format_argument(item)}' for name, item in value.items())}}}"
+        return f"[{', '.join(map(_format_argument, value))}]"
     if isinstance(value, list):
         return "x".join(str(item) for item in value)
     if isinstance(value, bool):

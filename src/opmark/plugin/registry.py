@@ -13,16 +13,18 @@ from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from pkgutil import iter_modules
 from traceback import walk_tb
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.plugin.backend import WRITE_NOW, BackendInfo, why_outdated
 from opmark.plugin.formats import Exporter, Importer, WorkloadExporter
 from opmark.plugin.operator import Family, Implementation, Operator
-from opmark.plugin.param import Param
+from opmark.plugin.param import Param, Params
 from opmark.plugin.profiler import Profiler
 
 T = TypeVar("T")
@@ -41,6 +43,8 @@ DRILL = "diagnostics"
 """The category of operators that fail in a chosen way."""
 COMMUNICATION = "communication"
 """The category of operators between processes, devices and hosts."""
+MODEL = "model"
+"""The category of whole models."""
 ANY_OPERATOR = "*"
 """Key in `IMPLEMENTATIONS` of a row for every operator, for backends that compute nothing."""
 
@@ -206,6 +210,26 @@ def parameters_of(name: str) -> dict[str, Param]:
         return {}
 
 
+class CallItems(NamedTuple):
+    """What a call processes, and what it keeps for the next one."""
+
+    number: int
+    noun: str
+    """`samples` or `tokens`."""
+    token_cache: int
+    """Bytes of keys and values; 0 if there are none."""
+
+
+def items_of(name: str, params: Params) -> CallItems | None:
+    """Return what a call of an operator that a family makes processes. None if it says nothing of it, or is not
+    installed. Operators of the catalogue have none, and it takes long to load."""
+    try:
+        found = _make_by_family(name) if ":" in name else None
+        return CallItems(*found.items(params), found.token_cache(params)) if found and found.items else None
+    except (UserError, LookupError, TypeError):  # a stored case may have been written by another version
+        return None
+
+
 def way_of(backend: str, implementation: str) -> str:
     """Return `/IMPLEMENTATION` if it is not the plain one of the framework, else an empty text."""
     own = backend_or_none(backend)
@@ -220,6 +244,8 @@ def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementati
     ANY_OPERATOR.
     """
     frameworks = info.frameworks
+    if operator.category == MODEL and info.models:
+        frameworks = tuple(dict.fromkeys((*frameworks, info.models)))
     known = candidates(operator, frameworks)
     if not info.computes and not operator.ranks:
         known += implementation_tables(frameworks).get(ANY_OPERATOR, ())
@@ -304,6 +330,36 @@ def resolve(path: str) -> Any:
             value = getattr(value, part)
         return value
     raise ModuleNotFoundError(f"no module named {parts[0]!r}", name=parts[0])
+
+
+@cache
+def load_function(name: str) -> Callable[..., Any]:
+    """Import a function by `FILE.py:FUNCTION` or `MODULE:FUNCTION`. Modules beside the file can be imported by it."""
+    place, _, attributes = name.rpartition(":")
+    if not place or not attributes:
+        raise UserError(f"`{name}` names no function", "as in kernels.py:softmax or package.module:softmax")
+    if place.endswith(".py"):
+        path = Path(place).absolute()
+        if not path.is_file():
+            raise UserError(f"there is no file {place}", "give its path, as in kernels.py:softmax")
+        sys.path.insert(0, str(path.parent))
+        spec = spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[path.stem] = module_from_spec(spec)
+        spec.loader.exec_module(module)
+    else:
+        sys.path.insert(0, str(Path.cwd()))
+        module = import_module(place)
+    found: Any = module
+    for attribute in attributes.split("."):
+        if not hasattr(found, attribute):
+            raise UserError(f"{place} has no `{attributes}`", "the function is named behind the colon")
+        found = getattr(found, attribute)
+    if not callable(found):
+        raise UserError(f"`{name}` is a {type(found).__name__} and cannot be called", "name a function")
+    call: Callable[..., Any] = found
+    return call
 
 
 def forget() -> None:

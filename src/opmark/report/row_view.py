@@ -20,8 +20,7 @@ def row_view(row: Row) -> dict[str, Any]:
         own = [caution for quantity, caution in warnings if quantity == key]
         quantities.setdefault(key[0], {})[key[1]] = _quantity(row, key, own)
     compiled = [one.compilation for one in row.records if one.compilation]
-    cached = [one.cached for one in compiled if one.cached is not None]
-    times = {"cold": row.compile_time, "cached": median(cached) if cached else None}
+    times = {"cold": row.compile_time, "cached": row.compile_cached}
     overlap = row.overlap
     return {
         "run": row.run,
@@ -40,6 +39,7 @@ def row_view(row: Row) -> dict[str, Any]:
         "status": row.status,
         "untried": row.untried,
         "reason": row.reason,
+        "stage": row.stage,
         "view": row.view,
         "called": record.called,
         "notes": list(row.notes),
@@ -56,7 +56,12 @@ def row_view(row: Row) -> dict[str, Any]:
             "skew": msgspec.to_builtins(row.skew),
             "overlap": {**msgspec.to_builtins(overlap), "share": overlap.share} if overlap else None,
             "gain": row.gain,
+            "items_per_second": row.items_per_second,
+            "time_to_first_token": row.time_to_first_token,
+            "time_per_token": row.time_per_token,
+            "token_cache": row.token_cache,
         },
+        "items": row.items,
         "cost": msgspec.to_builtins(record.cost),
         "memory": msgspec.to_builtins(record.memory),
         "compilation": {**msgspec.to_builtins(compiled[0]), **times} if compiled else None,

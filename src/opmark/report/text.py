@@ -68,6 +68,16 @@ def memory(row: Row) -> str:
     return size(row.memory)
 
 
+def coverage_text(row: Row) -> str:
+    """Return the share of operators that a compiler took, and that of the FLOPs where it is another: `97 % (FLOPs
+    99 %)`."""
+    covered = row.coverage
+    if covered is None or not covered.operators:
+        return ""
+    operators, flops = percent(covered.taken / covered.operators), percent(covered.flops)
+    return operators if flops in ("", operators) else f"{operators} (FLOPs {flops})"
+
+
 def percent(value: float | None) -> str:
     return "" if finite(value) is None else units.percent(value or 0.0)
 

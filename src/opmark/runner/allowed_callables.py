@@ -1,8 +1,9 @@
 """Says which functions a workload file may call: a file that names any function is a program.
 
 A file may name functions of the frameworks that compute (`catalogue/families/computing.py` lists their
-modules), functions of modules in its own folder, and of modules that the user allows. What is typed on the command line
-or written in Python is not restricted: whoever types it can run anything anyway.
+modules), functions of modules in its own folder, and of modules that the user allows. The same holds for models in
+files that are programs: a Python file, TorchScript, torch.export. What is typed on the command line or written in
+Python is not restricted: whoever types it can run anything anyway.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class AllowedCallables:
 
     def __init__(self, allow: Iterable[str] = (), folder: Path | None = None) -> None:
         configured = os.environ.get(VARIABLE, "").split(",")
-        self._allow = [name.strip().replace(":", ".") for name in (*allow, *configured) if name.strip()]
+        written = [name.strip() for name in (*allow, *configured) if name.strip()]
+        self._allow = [name.replace(":", ".") for name in written]
+        self._allowed_files = {Path(name).resolve() for name in written}
         self._folder = folder
         self._known: set[str] = set()
 
@@ -36,9 +39,14 @@ class AllowedCallables:
         if op in self._known or not set(op) & set(".:"):
             return
         try:
-            callable_ = find_operator(op).category == "callable"
+            operator = find_operator(op)
         except UnknownName:
             return  # the expansion of the file says so, and what is meant
+        if operator.program:
+            self._check_program(op, operator.program)
+            self._known.add(op)
+            return
+        callable_ = operator.category == "callable"
         path = dotted_path(op)
         allowed = is_below(path, self._allow) or computes(path, framework_modules())
         if callable_ and not allowed and not self._is_beside(path):
@@ -50,6 +58,17 @@ class AllowedCallables:
                 f'allow="{module}") or {VARIABLE}={module} lets files call functions of that module',
             )
         self._known.add(op)
+
+    def _check_program(self, op: str, file: str) -> None:
+        """Raise UserError where a model is in a file that the workload file may not have executed."""
+        path = Path(file).resolve()
+        beside = self._folder is not None and path.parent == self._folder.resolve()
+        if not beside and path not in self._allowed_files:
+            raise UserError(
+                f"`{op}` is a program that a workload file may not run",
+                f'loading {file} executes it, so read it first; --allow {file} (in Python allow="{file}") or '
+                f"{VARIABLE}={file} permits it, and so does a place beside the workload file",
+            )
 
     def _is_beside(self, path: str) -> bool:
         """Return whether the module of a function, as workers would import it, lies in the folder of the file. Nothing

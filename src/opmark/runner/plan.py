@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace as replace_fields
 
-from opmark.errors import InvalidParameter, UserError
+from opmark.errors import InvalidParameter, OpmarkError, Unsupported, UserError, one_line
 from opmark.hardware.host import affinity
 from opmark.plugin import BackendInfo, Implementation, Operator
 from opmark.plugin.registry import backend as find_backend
@@ -163,6 +163,8 @@ def _plan_case(
         try:
             lack = info.lacks.get(operator.name) if implementation.framework == info.framework else None
             reason = missing or lack or _why_unsupported(case, operator, info) or ""
+        except OpmarkError as error:
+            yield Record(task, "skipped" if isinstance(error, Unsupported) else "error", one_line(error))
         except Exception as error:  # noqa: BLE001 - the functions of a stranger's operator may raise anything
             broken = f"operator `{operator.name}` is broken: {type(error).__name__}: {error}"
             yield Record(task, "error", broken)
@@ -189,6 +191,8 @@ def _nothing_to_run(skipped: Sequence[Record]) -> UserError:
     """The error for a plan without any task: that is a mistake, not a run of skipped records."""
     reasons = dict.fromkeys(record.reason for record in skipped)
     listed = "; ".join(list(reasons)[:3]) + ("; ..." if len(reasons) > 3 else "")
+    if any(record.status == "error" for record in skipped):  # the reasons say what to do
+        return UserError(f"nothing can run of {count_noun(len(skipped), 'task')}: {listed}")
     return UserError(
         f"nothing can run of {count_noun(len(skipped), 'task')}: {listed}",
         "`opmark list backends` says what can run here, `opmark describe OP` what an operator takes",
@@ -214,9 +218,11 @@ def settings_for(options: MeasureOptions) -> list[Settings]:
         "timer": timer,
     }
     base = Settings(
-        threads=1, effort=options.effort, sampling=_sampling(options), seed=options.seed, verify=options.verify, **named
+        threads=1, effort=options.effort, sampling=_sampling(options), seed=options.seed, verify=options.verify,
+        compile_only=options.compile_only, **named,
     )  # fmt: skip
-    rounds = PROCESSES[options.effort] if options.processes is None else options.processes
+    usual = 1 if options.compile_only else PROCESSES[options.effort]
+    rounds = usual if options.processes is None else options.processes
     counts = list(dict.fromkeys(as_list(options.threads))) or [default_threads()]
     return [replace_fields(base, threads=count, process=process) for process in range(rounds) for count in counts]
 

@@ -162,6 +162,10 @@ def _match_operators(part: WorkloadFilter) -> list[str]:
     return chosen
 
 
+_ENGINES = {"onnx": "onnxruntime"}
+"""Frameworks whose backends have other names."""
+
+
 def default_backends(cases: Sequence[Case] = ()) -> list[str]:
     """torch on the CPU where it is installed, else NumPy; for a callable of another framework, that framework. A device
     is never used unless it is named."""
@@ -169,11 +173,12 @@ def default_backends(cases: Sequence[Case] = ()) -> list[str]:
     operators = [find_operator(name) for name in dict.fromkeys(case.op for case in cases)]
     elsewhere = [op.implementations[0].framework for op in operators if not _runs_on(op, usual)]
     frameworks = elsewhere if elsewhere and len(elsewhere) == len(operators) else [usual, *elsewhere]
-    return [f"{framework}-cpu" for framework in dict.fromkeys(frameworks)]
+    return [f"{_ENGINES.get(framework, framework)}-cpu" for framework in dict.fromkeys(frameworks)]
 
 
 def _runs_on(operator: Operator, framework: str) -> bool:
-    return not operator.foreign or bool(operator.implementations_for(framework))
+    limited = operator.foreign or operator.category == "model"  # it has no implementations elsewhere
+    return not limited or bool(operator.implementations_for(framework))
 
 
 def parse_params(ops: Sequence[str], given: Sequence[str]) -> dict[str, Any]:
@@ -188,13 +193,16 @@ def parse_params(ops: Sequence[str], given: Sequence[str]) -> dict[str, Any]:
             raise InvalidParameter(f"-p {text}: expected NAME=VALUE or NAME=VALUE,VALUE", "as in -p K=64,128")
         if name in found:
             raise InvalidParameter(f"-p {text}: `{name}` is given twice", f"-p {name}=A,B makes an axis")
-        parts = [part.strip() for part in re.split(r",(?![^\[(]*[\])])", values)]  # not at commas inside brackets
+        parts = [part.strip() for part in re.split(r",(?![^\[({]*[\])}])", values)]  # not at commas inside brackets
         for op in ops:
             operator = find_operator(op)
             if "args" in operator.by_name:  # parameters of a callable have no types
                 found[name] = [read_yaml(part, f"-p {name}") for part in parts]
                 continue
             param, typed = operator.param(name), list[Any]()
+            if param.kind == "arguments":
+                found[name] = [param.check(read_yaml(part, f"-p {name}")) for part in parts]
+                continue
             for part in parts:
                 series = param.spread(part)
                 typed += [param.parse(part)] if series is part else series

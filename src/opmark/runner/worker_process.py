@@ -20,7 +20,7 @@ from opmark.runner.guests.placement import choose_interpreter, worker_command
 from opmark.runner.ranks.authentication import SECRET
 from opmark.schema import Record, Status, Task
 from opmark.schema.messages import Hello, RunTask, Side, Stage, TaskReply, decode_hello, decode_reply, encode
-from opmark.schema.record import utc_now
+from opmark.schema.record import TaskStage, utc_now
 from opmark.scratch import ScratchFolder
 from opmark.units import seconds
 
@@ -41,6 +41,8 @@ class WorkerDied(Exception):
     ) -> None:
         super().__init__(reason)
         self.status: Status = status
+        self.stage: TaskStage = ""
+        """What it was doing with its task, if it had one."""
         self.reason = reason
         self.illegal = illegal
         """Whether it met an instruction that this machine does not have or does not allow."""
@@ -118,13 +120,20 @@ class WorkerProcess:
         """Run a task. Raise WorkerDied if the worker does not answer. Compiling has a time-out of its own."""
         self.send(encode(RunTask(task)))
         limit, doing = timeout, "running the task"
+        stage: TaskStage = "run"
         while True:
-            reply = decode_reply(self._next_line(limit, doing))
+            try:
+                reply = decode_reply(self._next_line(limit, doing))
+            except WorkerDied as death:
+                death.stage = stage
+                raise
             if isinstance(reply, TaskReply):
                 return reply
             assert isinstance(reply, Stage)
-            compiling = reply.stage == "compiling"
-            limit, doing = (compile_timeout or timeout, "compiling") if compiling else (timeout, "running the task")
+            stage = reply.stage
+            doing = "compiling" if stage == "compile" else "running the task"
+            if stage != "run":
+                limit = compile_timeout or timeout if stage == "compile" else timeout
 
     def send(self, line: bytes) -> None:
         """Send a line to the worker. Raise WorkerDied if it has died since its last answer."""
@@ -211,4 +220,5 @@ def record_of_death(task: Task, death: WorkerDied, duration: float, environment:
         started=utc_now(),
         duration=duration,
         untried=death.idle,
+        stage=death.stage,
     )

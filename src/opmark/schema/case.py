@@ -62,6 +62,10 @@ PLUGIN_OPERATOR = "opmark.interop.param.plugin:PluginOperator"
 modules to load, the build of the operator, and its data: each a mapping with the key `value`, except for the name."""
 
 
+MODEL_PREFIX = "model:"
+"""Begins the names of operators that are whole models."""
+
+
 def shown_case(case: Case) -> Case:
     """Return a case as tables show it: an operator that a user registered, in place of the class that runs it. A stored
     case that does not have the parts of such a call is shown as it is."""

@@ -44,9 +44,10 @@ class JoinGroup(msgspec.Struct, frozen=True, tag=True):
 
 
 class Stage(msgspec.Struct, frozen=True, tag=True):
-    """Says what the worker is about to do with its task: compiling has a time-out of its own."""
+    """Says what the worker is about to do with its task. Compiling has a time-out of its own, which also holds for the
+    first calls after it."""
 
-    stage: Literal["compiling", "measuring"]
+    stage: Literal["compile", "run", "measure"]
 
 
 class TaskReply(msgspec.Struct, frozen=True, tag=True):

@@ -297,6 +297,7 @@ class MeasureOptions(OptionSet):
     ] = ""  # fmt: skip
     seed: Annotated[int, Option("Seed of the input data.", least=0, most=MOST_SEED, example="1")] = 0
     verify: Annotated[bool, Option("Check results before timing.")] = True
+    compile_only: Annotated[bool, Option("Build, compile and verify; measure nothing but the time to compile.")] = False
     timeout: Annotated[
         float, Option("Seconds that a task may take.", above=0, most=LONGEST, unit="seconds", example="60")
     ] = DEFAULT_TIMEOUT

@@ -20,6 +20,25 @@ def utc_now() -> str:
 # Compilation: how long compiling an operator took, and what it produced. Run time is stored elsewhere.
 
 
+class GraphCoverage(Struct, frozen=True):
+    """How much of the graph that it was given a backend has taken; the rest is computed by something else."""
+
+    operators: int
+    """Number of operators in the graph that was given."""
+    taken: int
+    """Number of these that the backend took."""
+    flops: float | None = None
+    """Share of the FLOPs that are in these; None if unknown."""
+    fallback: dict[str, int] = {}
+    """Number of the others by name."""
+    note: str = ""
+    """What a reader has to know: that the backend takes all of a graph or nothing."""
+
+
+EXPORT_SECONDS = "opmark.export_seconds"
+"""Key in the metadata of an ONNX graph: how many seconds exporting it took."""
+
+
 class Compilation(Struct, frozen=True):
     cold: float
     """Seconds of compiling with empty caches."""
@@ -35,6 +54,9 @@ class Compilation(Struct, frozen=True):
     """Kernels that the compiler generated, where it names them."""
     cache: str = ""
     """The cache that makes the second compilation fast: FX graph cache, in-memory cache, none."""
+    coverage: GraphCoverage | None = None
+    export: float | None = None
+    """Seconds that exporting the graph took, which is not in `cold`; None where nothing was exported."""
 
 
 # Environment: everything about a machine and its software that may explain a number.
@@ -50,6 +72,10 @@ class Environment(Struct, frozen=True):
 
 
 # Numerics: how far one output is from the float64 reference. It serves to compare frameworks and is no verdict.
+
+
+HISTOGRAM_DECADES = (-12, 2)
+"""Powers of ten between which a histogram of errors has one bin per decade."""
 
 
 class Numerics(Struct, frozen=True):
@@ -75,6 +101,13 @@ class Numerics(Struct, frozen=True):
     max_ulp: float | None = None
     """Error in units in the last place (ULP) of the output's type at the reference; None for integers."""
     mean_ulp: float | None = None
+    rmse: float | None = None
+    """Root mean square of the errors."""
+    rms: float | None = None
+    """Root mean square of the reference: bounds of models are relative to it."""
+    histogram: tuple[int, ...] = ()
+    """Number of elements by the size of their error, relative to `rms` (or absolute, where that is 0): below the first
+    of HISTOGRAM_DECADES, one bin per decade, and from the last on."""
 
 
 # Overlap: how much of a communication is hidden behind other work that runs at the same time.
@@ -138,6 +171,8 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 FAILED: frozenset[Status] = frozenset({"wrong", "error", "timeout", "oom", "killed"})
 NOT_TRIED = "not tried"
 """In place of the status of a record that is `untried`, where people read it."""
+TaskStage = Literal["", "export", "compile", "run", "verify", "measure"]
+"""Stages of a task, in their order."""
 COUNTED: frozenset[Status] = frozenset({"ok", "unchecked"})
 """Statuses of numbers that count: in rates, comparisons, histories and key figures."""
 MEASURED: frozenset[Status] = COUNTED | {"disturbed"}
@@ -185,6 +220,8 @@ class Verification(Struct, frozen=True):
     be compared directly."""
     outputs: tuple[str, ...] = ()
     """Names of the outputs, where they have any."""
+    bounds: tuple[float, ...] = ()
+    """How far each output may be off, relative to the root mean square of its reference, where outputs differ in it."""
 
 
 class Record(Struct, frozen=True):
@@ -215,6 +252,8 @@ class Record(Struct, frozen=True):
     """No worker was there to try the task: the record is shown but not stored, so that `--resume` runs the task."""
     overlap: Overlap | None = None
     """Only for communication that runs beside other work."""
+    stage: TaskStage = ""
+    """The stage in which the task ended, if it did not reach its end; empty also if it was never tried."""
 
     @property
     def failed(self) -> bool:

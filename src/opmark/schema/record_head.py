@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from opmark.schema.cost import Cost
-from opmark.schema.record import Record, Status, StoredFigure
+from opmark.schema.record import GraphCoverage, Record, Status, StoredFigure
 from opmark.schema.task import Settings
 
 
@@ -29,6 +29,10 @@ class HeadMemory(Struct, frozen=True):
 
 class HeadCompilation(Struct, frozen=True):
     cold: float
+    cached: float | None = None
+    graphs: int | None = None
+    coverage: GraphCoverage | None = None
+    export: float | None = None
 
 
 class HeadVerification(Struct, frozen=True):
@@ -46,6 +50,7 @@ class HeadBody(Struct, frozen=True):
     called: str = ""
     view: bool = False
     notes: tuple[str, ...] = ()
+    stage: str = ""
 
 
 class RecordHead(NamedTuple):

@@ -83,6 +83,8 @@ class Settings(Struct, frozen=True):
     """Timer of device quantities. Empty: the profiler, and another timer if that fails."""
     process: int = 0
     """Index among the fresh processes that measure the case."""
+    compile_only: bool = False
+    """Compile and verify, and measure nothing."""
 
 
 def key_across_processes(case: str, backend: str, implementation: str, settings: Settings) -> tuple[object, ...]:
@@ -116,6 +118,15 @@ def _fields_in_id(struct: Struct, always: frozenset[str]) -> dict[str, Any]:
     values = {one.name: (getattr(struct, one.name), one.default) for one in fields(struct)}
     kept = {name: value for name, (value, default) in values.items() if name in always or value != default}
     return {name: to_builtins(value) for name, value in kept.items()}
+
+
+def written_identity(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of settings that a task id contains, of settings as somebody has written them: without fields
+    that were added later and have their default."""
+    later = {
+        one.name: to_builtins(one.default) for one in fields(Settings) if one.name not in _SETTINGS_IN_EVERY_ID
+    }  # fmt: skip
+    return {name: value for name, value in settings.items() if name not in later or value != later[name]}
 
 
 class Task(Struct, frozen=True):

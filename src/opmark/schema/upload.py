@@ -19,6 +19,7 @@ from opmark.schema.case import content_id
 from opmark.schema.machine import MachineFinding
 from opmark.schema.record import Environment, Record
 from opmark.schema.run import Run
+from opmark.schema.task import written_identity
 
 FORMAT = 1
 """A dashboard refuses any other format: it would lose fields that it does not know."""
@@ -111,7 +112,7 @@ class RecordIdParts(Struct):
     @property
     def task_id(self) -> str:
         task = self.task
-        return content_id([task.case.id, task.backend, task.implementation, task.settings])
+        return content_id([task.case.id, task.backend, task.implementation, written_identity(task.settings)])
 
 
 class RecordLineIdParts(Struct):

@@ -1,54 +1,20 @@
-"""Finds a function in a file or a module, and calls it with the inputs and parameters of an operator."""
+"""Calls a function of the user with the inputs and parameters of an operator."""
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
-from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 from opmark.errors import UserError
 from opmark.plugin import Function, Implementation, Params
-from opmark.plugin.registry import resolve
+from opmark.plugin.registry import load_function, resolve
 
 _SYNONYMS = {"dim": "axis", "axis": "dim", "keepdim": "keepdims", "keepdims": "keepdim"}
 """Words that frameworks use for the same parameter."""
 _COMPILED_FRAMEWORKS = frozenset({"jax", "tensorflow"})
 """Frameworks whose backends compile a pure function; the others call a launch as it is."""
-
-
-@cache
-def load_function(name: str) -> Callable[..., Any]:
-    """Import a function by `FILE.py:FUNCTION` or `MODULE:FUNCTION`. Modules beside the file can be imported by it."""
-    place, _, attributes = name.rpartition(":")
-    if not place or not attributes:
-        raise UserError(f"`{name}` names no function", "as in kernels.py:softmax or package.module:softmax")
-    if place.endswith(".py"):
-        path = Path(place).absolute()
-        if not path.is_file():
-            raise UserError(f"there is no file {place}", "give its path, as in kernels.py:softmax")
-        sys.path.insert(0, str(path.parent))
-        spec = spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = sys.modules[path.stem] = module_from_spec(spec)
-        spec.loader.exec_module(module)
-    else:
-        sys.path.insert(0, str(Path.cwd()))
-        module = import_module(place)
-    found: Any = module
-    for attribute in attributes.split("."):
-        if not hasattr(found, attribute):
-            raise UserError(f"{place} has no `{attributes}`", "the function is named behind the colon")
-        found = getattr(found, attribute)
-    if not callable(found):
-        raise UserError(f"`{name}` is a {type(found).__name__} and cannot be called", "name a function")
-    call: Callable[..., Any] = found
-    return call
 
 
 class ArgumentMatch(NamedTuple):

@@ -26,6 +26,8 @@ class PreparedLaunch:
     """Tensors that a foreign call takes: its cost is counted from these."""
     called: str = ""
     compilation: Compilation | None = None
+    kept: int = 0
+    """Bytes that were on the device before, because several launches share them: the weights of a model."""
 
 
 def prepare(
@@ -67,9 +69,8 @@ def bind(
         launch = backend.compile(built, inputs)
     reads, called = getattr(built, "reads", ()), getattr(built, "described", "")
     if task.case.phase == "forward":
-        return PreparedLaunch(
-            inputs, launch, reads=reads, called=called, compilation=getattr(launch, "compilation", None)
-        )
+        compilation = getattr(launch, "compilation", None)
+        return PreparedLaunch(inputs, launch, (), reads, called, compilation, getattr(built, "kept", 0))
     leaves = _gradient_tensors(params, task, operator, launch, inputs)
     start = _seed(task, variant) + len(inputs)
     whole = getattr(launch, "flat", launch)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace as replace_field
+from typing import Literal
 
 from msgspec.structs import replace
 
-from opmark.errors import OutOfMemory, TaskError, Unsupported, UserError, WrongResult
+from opmark.errors import OutOfMemory, TaskError, Unsupported, UserError, WrongResult, one_line
 from opmark.plugin import Backend, BackendInfo, CallCost, Implementation, Operator, Sensors
 from opmark.plugin.operator import CoarserTolerance
 from opmark.plugin.registry import implementations
@@ -17,7 +18,7 @@ from opmark.schema import Compilation, Record, Status, Task, Verification
 from opmark.schema.measurement import PREEMPTED
 from opmark.schema.messages import Command, Reply, RunTask, Stage, TaskReply
 from opmark.schema.options import names_function
-from opmark.schema.record import utc_now
+from opmark.schema.record import TaskStage, utc_now
 from opmark.worker.functions import implementation_of
 from opmark.worker.measure.clock import mark_small_calls
 from opmark.worker.measure.instruments import Instruments
@@ -49,6 +50,8 @@ class TaskRunner:
         self._environment = environment
         self._send = send
         self._instruments = Instruments.of(info, backend, sensors)
+        self._stage: TaskStage = "run"
+        """What is being done with the task."""
 
     def reply(self, command: Command) -> Reply:
         """The answer to a command of the parent."""
@@ -59,33 +62,36 @@ class TaskRunner:
     def run(self, task: Task) -> Record:
         """The record of a task, whatever its operator and the framework do."""
         started, clock = utc_now(), time.perf_counter()
-        cost = None
+        cost, self._stage = None, "run"
         try:
             operator = find_operator(task.case.op)
             cost = operator.phase_cost(task.case.params, task.case.phase, task.case.wrt)
             record = self._measure(task, operator, find_implementation(task, operator, self._info))
         except WrongResult as error:
-            record = Record(task, "wrong", error.message, verification=error.verification)
+            record = Record(task, "wrong", error.message, verification=error.verification, stage="verify")
         except TaskError as error:
-            record = Record(task, _STATUS.get(type(error), "error"), error.message)
+            record = Record(task, _STATUS.get(type(error), "error"), error.message, stage=self._stage_of(error))
         except Exception as error:  # noqa: BLE001 - frameworks raise anything, and all of it becomes a record
-            record = Record(task, self._backend.classify(error) or "error", reason_of(error))
+            status = self._backend.classify(error) or "error"
+            record = Record(task, status, reason_of(error), stage=self._stage_of(error))
         duration = time.perf_counter() - clock
         return replace(
             record, cost=record.cost or cost, environment=self._environment, started=started, duration=duration
         )
 
     def _measure(self, task: Task, operator: Operator, implementation: Implementation) -> Record:
-        """Compile, verify, call once, measure, verify again."""
+        """Compile, verify, call once; then, unless compiling is all that was asked for, measure and verify again."""
         info, backend, instruments, params = self._info, self._backend, self._instruments, task.case.params
         refuse_if_too_large(params, operator, backend)
         dtype = str(params.get("dtype", ""))
         if (coarser := backend.coarsest(dtype)) != dtype:
             operator = replace_field(operator, tolerance=CoarserTolerance(inner=operator.tolerance, dtype=coarser))
         cold = None
-        if info.compiles:  # before anything else: the next time finds filled caches
-            self._send(Stage("compiling"))
+        # Before anything else, because the next time finds filled caches. A chip may compile whole models only.
+        if info.compiles or implementation.framework == info.models:
+            self._enter("compile")
             cold = prepare(params, task, operator, implementation, backend).compilation
+            self._enter("run")
         verification = self._verify(task, operator, implementation)
 
         if operator.foreign:  # it was not verified, and the first call of a framework takes memory that it keeps
@@ -96,8 +102,22 @@ class TaskRunner:
         prepared.launch()
         backend.synchronize()
         memory = instruments.memory_since(baseline)
+        if memory is not None and prepared.kept:
+            memory = replace(memory, peak=memory.peak + prepared.kept)
+        unchecked = why_unchecked(verification, info)
+        record = Record(
+            task,
+            "unchecked" if unchecked else "ok",
+            unchecked,
+            memory=memory,
+            verification=verification,
+            compilation=cold and replace(cold, cached=_warm_compile_time(cold, prepared.compilation)),
+            called=prepared.called,
+        )
+        if task.settings.compile_only:
+            return record
 
-        self._send(Stage("measuring"))
+        self._enter("measure")
         if operator.foreign:  # no formula says what it costs, nor whether it is a view
             counted = backend.count(prepared.launch, [*prepared.reads, *prepared.seeds])
         else:
@@ -115,20 +135,25 @@ class TaskRunner:
             after = recheck(task, operator, implementation, backend, prepared, repeating)
             verification = replace(verification, after=after)
         spoilt = [caution for caution in measurements[0].cautions if caution.code == PREEMPTED]
-        unchecked = why_unchecked(verification, info)
-        return Record(
-            task,
-            "disturbed" if spoilt else "unchecked" if unchecked else "ok",
-            spoilt[0].message if spoilt else unchecked,
+        return replace(
+            record,
+            status="disturbed" if spoilt else record.status,
+            reason=spoilt[0].message if spoilt else unchecked,
             measurements=measurements,
             cost=counted.cost,
-            memory=memory,
             verification=verification,
-            compilation=cold and replace(cold, cached=_warm_compile_time(cold, prepared.compilation)),
-            called=prepared.called,
             view=counted.view,
             notes=tuple(measuring.notes),
         )
+
+    def _stage_of(self, error: Exception) -> TaskStage:
+        found: TaskStage = getattr(error, "stage", self._stage)
+        return found
+
+    def _enter(self, stage: Literal["compile", "run", "measure"]) -> None:
+        """Begin a stage of the task, and tell the parent."""
+        self._stage = stage
+        self._send(Stage(stage))
 
     def _verify(self, task: Task, operator: Operator, implementation: Implementation) -> Verification:
         if not self._info.computes:
@@ -175,7 +200,7 @@ def _warm_compile_time(cold: Compilation, again: Compilation | None) -> float | 
 def reason_of(error: Exception) -> str:
     """The first line of an error: frameworks append pages of addresses. Messages of opmark are kept in full."""
     if isinstance(error, UserError):
-        return f"{error.message}; {error.hint}" if error.hint else error.message
+        return one_line(error)
     lines = str(error).strip().splitlines()
     if not lines:
         return type(error).__name__

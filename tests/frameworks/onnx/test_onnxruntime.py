@@ -110,6 +110,28 @@ def test_a_node_that_another_provider_computes_is_refused_by_name(monkeypatch: p
         _compiled(live, lambda g, p, x: g.Neg(x), x=_x(live))
 
 
+def test_nodes_of_a_whole_model_may_fall_back_and_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    live: Any = INFO.load(threads=1)
+    x = live.tensor(TensorSpec((8, 8), "float32"), FIRST)
+    built: Any = Graph(lambda g, p, x: g.Neg(g.MatMul(g.MatMul(x, x), x)), {})
+    monkeypatch.setattr(type(built), "may_fall_back", True, raising=False)
+    profiled = live._profiled
+    left = {"Neg": "CPUExecutionProvider"}
+
+    def on_two_devices(data: bytes, inputs: Any) -> Any:
+        events = profiled(data, inputs)
+        for event in events:
+            event["args"]["provider"] = left.get(event["args"]["op_name"], "CUDAExecutionProvider")
+        return events
+
+    monkeypatch.setattr(live, "_profiled", on_two_devices)
+    monkeypatch.setattr(live, "_provider", "CUDAExecutionProvider")
+    told = live.compile(built, {"x": x}).compilation
+    assert (told.coverage.operators, told.coverage.taken, told.coverage.fallback) == (3, 2, {"Neg": 1})
+    assert told.coverage.flops in (1.0, None)  # a graph that is built node by node states no shapes inside
+    assert told.export is None
+
+
 @pytest.mark.parametrize("dtype", ["float64", "int32"])
 def test_a_type_without_a_kernel_or_without_a_node_is_skipped(live: Any, dtype: str) -> None:
     with pytest.raises(Exception, match=r"Tan") as caught:

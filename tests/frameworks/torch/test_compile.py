@@ -20,6 +20,7 @@ from opmark.frameworks.torch.launch_key import launch_key
 from opmark.plugin import Implementation
 from opmark.plugin.registry import backend, operator
 from opmark.schema import EFFORTS, Case, Settings, Task
+from opmark.schema.record import GraphCoverage
 from opmark.worker.verify.outputs import verify
 
 THREADS = 2
@@ -72,6 +73,24 @@ def test_what_was_compiled_is_told(live: Any) -> None:
     assert any("softmax" in kernel for kernel in told.kernels)
     assert told.cold > told.cached > 0
     assert told.cache == "FX graph cache"
+    nodes = told.coverage.operators
+    assert nodes > 0
+    assert told.coverage == GraphCoverage(nodes, nodes, 1.0)
+
+
+def test_what_stays_outside_of_the_graphs_is_told_by_name_and_by_flops(live: Any) -> None:
+    x = torch.rand(8, 8)
+
+    @torch._dynamo.disable
+    def outside(y: Any) -> Any:
+        return y @ x
+
+    def three_products(y: Any) -> Any:
+        return outside(y @ x) @ x
+
+    told = live.compile(partial(three_products, x), {"x": x}).compilation
+    assert told.graphs == 2
+    assert told.coverage == GraphCoverage(3, 2, pytest.approx(2 / 3), {"aten.mm.default": 1})
 
 
 def test_a_launch_computes_with_what_its_tensors_hold_now(live: Any) -> None:

@@ -187,6 +187,16 @@ def test_what_does_nothing_on_the_device_needs_no_record(by: str) -> None:
     assert record.trace().lost == 0
 
 
+@pytest.mark.parametrize("by", ["cudaMemsetAsync", "cudaMemcpyAsync", "hipMemsetAsync"])
+def test_a_copy_or_a_set_of_nothing_leaves_no_record_and_is_no_loss(by: str) -> None:
+    """Convolutions and attention set workspaces of no bytes: what else their call did was recorded."""
+    record = Record().mark(CALL, 0, 100).launch(10, by=by).launch(20, ("kernel", 200, 230))
+    assert _names(record.trace()) == [["kernel"]]
+    assert record.trace().lost == 0
+    both = Record().mark(CALL, 0, 100).launch(10, by=by).launch(20, ("kernel", 200, 230)).launch(30)
+    assert both.trace().lost == 1, "a kernel without a record is one"
+
+
 def test_a_lost_record_empties_its_call_and_no_other() -> None:
     """Half a call's kernels would be a time that is too short."""
     record = Record()

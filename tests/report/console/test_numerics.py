@@ -49,14 +49,26 @@ Checked = Callable[..., Record]
 def test_a_case_has_a_row_a_backend(checked: Checked) -> None:
     title, head, first, second, *_ = drawn([checked("torch-cpu", NEAR), checked("numpy-cpu", NEAR)])
     assert title == "matmul M=256 N=128 K=64 float32 forward"
-    assert cells(head) == ["backend", "max abs", "mean abs", "max rel", "1-cosine", "max ulp", "NaN", "Inf", "checked", "status"]  # fmt: skip # noqa: E501
-    assert cells(first) == ["torch-cpu ×2", "1.5e-06", "5e-07", "0", "9.1e-13", "3", "0 / 0", "0 / 0", "full", "ok"]
+    assert cells(head) == ["backend", "max abs", "mean abs", "RMSE", "max rel", "1-cosine", "max ulp", "NaN", "Inf", "checked", "status"]  # fmt: skip # noqa: E501
+    assert cells(first) == [
+        "torch-cpu ×2",
+        "1.5e-06",
+        "5e-07",
+        "-",
+        "0",
+        "9.1e-13",
+        "3",
+        "0 / 0",
+        "0 / 0",
+        "full",
+        "ok",
+    ]
     assert cells(second)[0] == "numpy-cpu ×2"
 
 
 def test_what_is_not_known_is_no_zero(checked: Checked) -> None:
     row = drawn([checked("torch-cpu", NOTHING)])[2]
-    assert cells(row)[1:8] == ["-", "-", "-", "-", "-", "8 / 2", "0 / 6"]
+    assert cells(row)[1:9] == ["-", "-", "-", "-", "-", "-", "8 / 2", "0 / 6"]
 
 
 def test_in_json_it_is_null(checked: Checked) -> None:
@@ -81,7 +93,7 @@ def test_every_output_has_a_row(checked: Checked) -> None:
 def test_a_gradient_without_a_reference_has_what_its_check_says(make_record: MakeRecord) -> None:
     check = Verification("full", max_abs_error=1e-3, max_rel_error=2e-4)
     row = drawn([make_record(phase="backward", verification=check)])[2]
-    assert cells(row)[1:5] == ["along random directions", "0.001", "-", "0.0002"]
+    assert cells(row)[1:6] == ["along random directions", "0.001", "-", "-", "0.0002"]
 
 
 def test_what_was_not_checked_is_counted(checked: Checked, make_record: MakeRecord) -> None:
@@ -94,3 +106,13 @@ def test_nine_backends_fit_a_terminal(checked: Checked) -> None:
     lines = drawn([checked("onnxruntime-cpu", NEAR), checked("torch-cpu", NOTHING)], width=100)
     assert max(map(len, lines)) <= 100
     assert len([line for line in lines if line.startswith(("onnxruntime-cpu ×2", "torch-cpu ×2"))]) == 2
+
+
+def test_outputs_with_bounds_of_their_own_have_names_and_verdicts(make_record: MakeRecord) -> None:
+    near = msgspec.structs.replace(NEAR, rms=1.0, rmse=6e-7, histogram=(0,) * 6 + (8,) + (0,) * 9)
+    check = Verification("full", numerics=(near, near), outputs=("boxes", "scores"), bounds=(1e-5, 1e-6))
+    _, head, first, second, *_ = drawn([make_record(verification=check, status="wrong")])
+    assert cells(head)[-5:] == ["errors", "bound", "verdict", "checked", "status"]
+    assert cells(first)[1:5] == ["boxes", "1.5e-06", "5e-07", "6e-07"]
+    assert cells(first)[-5:-2] == ["......█.........", "1e-05 rms", "PASS"]
+    assert (cells(second)[1], cells(second)[-3]) == ("scores", "FAIL")

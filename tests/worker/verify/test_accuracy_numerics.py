@@ -14,7 +14,9 @@ finite = st.floats(-1e30, 1e30, allow_subnormal=False)
 
 def test_an_output_that_equals_the_reference_is_off_by_nothing() -> None:
     found = numerics(np.array([1.0, -2.0]), np.array([1.0, -2.0]), "float32")
-    assert found == Numerics(2, 2, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, found.cosine, 0.0, 0.0)
+    assert found == Numerics(
+        2, 2, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, found.cosine, 0.0, 0.0, 0.0, found.rms, (2, *[0] * 15)
+    )
     assert found.cosine == pytest.approx(1.0)
 
 
@@ -85,3 +87,18 @@ def test_the_mean_is_never_above_the_maximum(expected: np.ndarray, seed: int) ->
 def test_whole_numbers_that_a_float_cannot_tell_apart_are_told_apart() -> None:
     big = np.array([1 << 62, 5])
     assert numerics(big + np.array([1, 0]), big, "int64").max_abs == 1.0
+
+
+def test_errors_are_counted_by_decade_of_the_magnitude_of_the_reference() -> None:
+    expected = np.full(8, 100.0)
+    errors = np.array([0.0, 2e-10, 3e-6, 4e-6, 5e-2, 5.0, 2e3, 2e5])
+    found = numerics(expected + errors, expected)
+    assert found.rms == pytest.approx(100.0)
+    assert found.rmse == pytest.approx(np.sqrt(np.square(errors).mean()), rel=1e-6)
+    # below 1e-12, then 1e-12, 1e-11, ...: 3e-8 twice, 5e-4, 5e-2, 20, and 2000 beyond the last edge of 100
+    assert found.histogram == (1, 1, 0, 0, 0, 2, 0, 0, 0, 1, 0, 1, 0, 0, 1, 1)
+
+
+def test_without_a_magnitude_errors_are_counted_as_they_are() -> None:
+    found = numerics(np.array([0.5, 0.0]), np.zeros(2))
+    assert (found.rms, sum(found.histogram), found.histogram[0], found.histogram[12]) == (0.0, 2, 1, 1)

@@ -8,6 +8,7 @@ NPU_SIM = BackendInfo(
     device="npu",
     loads="opmark_example_npu.backend:NpuBackend",
     summary="the Example NPU, simulated: a queue, a memory and a clock of its own",
-    dtypes=frozenset({"float32", "float16"}),
+    dtypes=frozenset({"float32", "float16", "int64"}),
+    models="onnx",
     requires="numpy",
 )

@@ -7,6 +7,7 @@ from typing import Any
 from opmark.plugin import Backend, BackendInfo, DeviceClock, Function, Launch, MemoryProbe, Trace
 from opmark_example_npu.device import CHIP, RUNTIME, Device, NpuTensor
 from opmark_example_npu.library import npu_fill
+from opmark_example_npu.models import compile_model
 
 
 class NpuBackend(Backend):
@@ -20,7 +21,9 @@ class NpuBackend(Backend):
     def download(self, tensor: NpuTensor) -> Any:
         return self.device.download(tensor)
 
-    def compile(self, built: Function, inputs: Mapping[str, Any]) -> Launch:
+    def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
+        if not isinstance(built, Function):  # a whole model
+            return compile_model(self.device, built, inputs)
         return self.device.program(built.call, built.arguments)
 
     def synchronize(self) -> None:

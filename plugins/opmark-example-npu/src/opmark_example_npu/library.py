@@ -21,6 +21,15 @@ def npu_matmul(a: Any, b: Any) -> Any:
     return np.matmul(a, b, dtype=np.promote_types(a.dtype, np.float32)).astype(a.dtype, copy=False)
 
 
+def npu_add(a: Any, b: Any) -> Any:
+    return np.add(a, b)
+
+
+def npu_gemm(a: Any, b: Any, c: Any = 0, *, alpha: float = 1, beta: float = 1, transA: int = 0, transB: int = 0) -> Any:
+    """A product of matrices, transposed or not, with a bias; the names are those of ONNX."""
+    return alpha * npu_matmul(a.T if transA else a, b.T if transB else b) + beta * c
+
+
 def npu_relu(x: Any) -> Any:
     """Tile by tile, as it fits into the SRAM."""
     y = np.empty_like(x)

@@ -79,7 +79,7 @@ OPENVINO_CPU = BackendInfo(
     callables=False,
     views=False,
     guest="openvino",
-    variants=("latency", "throughput"),
+    variants=("latency", "throughput", "default-precision"),
     lacks=OPENVINO,
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from ctypes import c_char
 from hashlib import sha256
@@ -17,7 +18,15 @@ import onnxruntime as ort
 from onnx import TensorProto, helper
 
 from opmark.errors import Unsupported
-from opmark.frameworks.onnx.engine import EngineBackend, as_type, node_types, numpy_dtype
+from opmark.frameworks.onnx.engine import (
+    EngineBackend,
+    as_type,
+    cover,
+    export_seconds,
+    node_types,
+    numpy_dtype,
+    serialized,
+)
 from opmark.plugin import BackendInfo, Launch
 from opmark.schema import Compilation, TensorSpec
 
@@ -41,6 +50,8 @@ _PROVIDERS: dict[str, list[Any]] = {
 }
 # How it names the casts around a node that has no kernel for 16 bits and is computed in float32 instead.
 _INSERTED = "InsertedPrecisionFreeCast"
+# How it ends the name of a node in a profile.
+_KERNEL_TIME = "_kernel_time"
 _ERRORS_ONLY = 3
 
 
@@ -108,12 +119,13 @@ class OnnxRuntimeBackend(EngineBackend):
     # It says so where a node has no kernel for a type, or where ONNX has no such node.
     unsupported_messages = (
         "not_implemented", "not implemented", "of input parameter", "does not support", "is not supported",
+        "no op registered for", "is not a registered function/op",
     )  # fmt: skip
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
         self._provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}[info.device]
-        self._kernels: dict[bytes, tuple[str, ...]] = {}
+        self._ran: dict[bytes, list[dict[str, Any]]] = {}
 
     def why_unavailable(self) -> str | None:
         if self._provider not in ort.get_available_providers():
@@ -147,12 +159,26 @@ class OnnxRuntimeBackend(EngineBackend):
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
         model = self.model(built, inputs)
-        data = model.SerializeToString()
-        start = time.perf_counter()
-        session = ort.InferenceSession(data, self._options(), providers=_PROVIDERS[self.info.device])
-        cold = time.perf_counter() - start
-        kernels = self._kernels_of(data, inputs)
-        compilation = Compilation(cold, operators=node_types(model), kernels=kernels, graphs=1, cache="none")
+        with serialized(model) as data:
+            start = time.perf_counter()
+            session = ort.InferenceSession(data, self._options(), providers=_PROVIDERS[self.info.device])
+            cold = time.perf_counter() - start
+            ran = self._ran_of(data, inputs)
+        strays = [event for event in ran if event["args"]["provider"] != self._provider]
+        kinds = Counter(str(event["args"]["op_name"]) for event in strays)
+        if strays and not getattr(built, "may_fall_back", False):
+            raise Unsupported(
+                f"{self._provider} has no kernel for {', '.join(sorted(kinds))}: the CPU would compute it"
+            )
+        compilation = Compilation(
+            cold,
+            operators=node_types(model),
+            kernels=tuple(map(_kernel, ran)),
+            graphs=1,
+            cache="none",
+            coverage=cover(model, kinds, [event["name"].removesuffix(_KERNEL_TIME) for event in strays]),
+            export=export_seconds(model),
+        )
         return SessionCall(session, self._bound(session, inputs), compilation)
 
     def dtype(self, value: Any) -> str:
@@ -203,15 +229,16 @@ class OnnxRuntimeBackend(EngineBackend):
                 binding.bind_output(output.name, self.info.device)
         return binding
 
-    def _kernels_of(self, data: bytes, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-        """The kernels of a model, found once for each model: several launches are made of one."""
-        mark = sha256(data).digest()
-        if mark not in self._kernels:
-            self._kernels[mark] = self._profiled(data, inputs)
-        return self._kernels[mark]
+    def _ran_of(self, data: bytes | str, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The nodes that a call of a model runs, found once for each model: several launches are made of one."""
+        mark = sha256(data if isinstance(data, bytes) else Path(data).read_bytes()).digest()
+        if mark not in self._ran:
+            self._ran[mark] = self._profiled(data, inputs)
+        return self._ran[mark]
 
-    def _profiled(self, data: bytes, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-        """The kernels of one call, from a session of its own: the timed session is never profiled."""
+    def _profiled(self, data: bytes | str, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The nodes that one call runs, in their order, from a session of its own: the timed session is never
+        profiled."""
         with TemporaryDirectory() as folder:
             options = self._options(Path(folder) / "profile")
             session = ort.InferenceSession(data, options, providers=_PROVIDERS[self.info.device])
@@ -220,10 +247,7 @@ class OnnxRuntimeBackend(EngineBackend):
         ran = [event for event in events if event.get("cat") == "Node" and "provider" in event["args"]]
         if not ran:
             raise Unsupported("ONNX Runtime computes this model once, when it makes the session: no kernel is left")
-        strays = sorted({event["args"]["op_name"] for event in ran if event["args"]["provider"] != self._provider})
-        if strays:
-            raise Unsupported(f"{self._provider} has no kernel for {', '.join(strays)}: the CPU would compute it")
-        return tuple(map(_kernel, sorted(ran, key=lambda event: event["ts"])))
+        return sorted(ran, key=lambda event: event["ts"])
 
 
 class SessionCall:

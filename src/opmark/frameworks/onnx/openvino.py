@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from itertools import cycle
@@ -11,7 +12,15 @@ from typing import Any, NamedTuple
 import openvino as ov
 
 from opmark.errors import Unsupported
-from opmark.frameworks.onnx.engine import EngineBackend, as_type, node_types, numpy_dtype
+from opmark.frameworks.onnx.engine import (
+    EngineBackend,
+    as_type,
+    cover,
+    export_seconds,
+    node_types,
+    numpy_dtype,
+    serialized,
+)
 from opmark.plugin import BackendInfo, Launch
 from opmark.schema import Compilation
 
@@ -25,6 +34,8 @@ _BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "f8e4m3": 8, "f8e5m2": 8}
 _PORTS = frozenset({"Input", "Output", "Const"})
 # Layers that only move, so that their precision is that of what passes through.
 _MOVES = _PORTS | {"Reorder", "Convert", "Reshape"}
+# The layer that computes an operator with the library's own slow code, because the plug-in has no kernel for it.
+_REFERENCE = "Reference"
 _DRAWS = ("Random", "Multinomial", "Bernoulli")
 _SAYS_NOTHING = (
     "Exception from", "Check '", "FrontEnd API failed", "Model wasn't", "Summary:", "To facilitate", "While valid",
@@ -40,6 +51,9 @@ class OpenVinoBackend(EngineBackend):
     `throughput` is that of a full pipeline, and `latency`, where every call is waited for, is what a single request
     takes in this configuration, on the threads of one stream. Either way a launch is one request.
 
+    `default-precision`: as `latency`, but OpenVINO computes float32 in the type that it prefers on this processor,
+    which may be bfloat16. Results are then verified with the tolerance of that type.
+
     Inputs and outputs are OpenVINO's own tensors, set once: a call copies nothing. An output whose shape is known only
     afterwards is the exception; OpenVINO allocates it. A call is the public one, `infer` or `start_async`, with the
     layer in Python that everybody pays who calls it from there.
@@ -50,14 +64,15 @@ class OpenVinoBackend(EngineBackend):
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
         self.asynchronous = info.way == "throughput"
+        self._own_precision = info.way == "default-precision"
         self._core = ov.Core()
         self._device = str(self._core.get_property("CPU", "FULL_DEVICE_NAME"))  # loads what is for this device
         self._settings = {
-            "PERFORMANCE_HINT": info.way.upper(),
+            "PERFORMANCE_HINT": "THROUGHPUT" if self.asynchronous else "LATENCY",
             "INFERENCE_NUM_THREADS": threads,
             # float32 means float32: by default it becomes bfloat16 wherever the processor has that. Models of float16
             # and bfloat16 keep their types and are never computed with less.
-            "INFERENCE_PRECISION_HINT": "f32",
+            **({} if self._own_precision else {"INFERENCE_PRECISION_HINT": "f32"}),
             "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
             "CACHE_DIR": "",
         }
@@ -77,6 +92,12 @@ class OpenVinoBackend(EngineBackend):
             "precision": actual["INFERENCE_PRECISION_HINT"],
             "pinning": actual["ENABLE_CPU_PINNING"],
         }
+
+    def coarsest(self, dtype: str) -> str:
+        if dtype != "float32" or not self._own_precision:
+            return dtype
+        compiled = self._core.compile_model(_smallest(), "CPU", self._settings)
+        return _NAMES[_properties(compiled)["INFERENCE_PRECISION_HINT"]]
 
     def upload(self, array: Any, dtype: str) -> Any:
         made = ov.Tensor(getattr(ov.Type, _TYPES[dtype]), ov.Shape(array.shape))
@@ -100,26 +121,30 @@ class OpenVinoBackend(EngineBackend):
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
         model = self.model(built, inputs)
-        serialized, start = model.SerializeToString(), time.perf_counter()
-        try:
-            read = self._core.read_model(serialized, b"")
-            compiled = self._core.compile_model(read, "CPU", self._settings)
-        except RuntimeError as error:
-            if self.classify(error) == "oom":
-                raise
-            raise Unsupported(f"OpenVINO {ov.__version__.split('-')[0]}: {_words(error)}") from None
-        cold = time.perf_counter() - start
+        with serialized(model) as data:
+            start = time.perf_counter()
+            try:
+                read = self._core.read_model(data, b"") if isinstance(data, bytes) else self._core.read_model(data)
+                compiled = self._core.compile_model(read, "CPU", self._settings)
+            except RuntimeError as error:
+                if self.classify(error) == "oom":
+                    raise
+                raise Unsupported(f"OpenVINO {ov.__version__.split('-')[0]}: {_words(error)}") from None
+            cold = time.perf_counter() - start
         self._refuse_other_threads(compiled)
         layers = _layers(compiled)
         _refuse_folded(compiled)
         _refuse_drawn_once(node_types(model), layers)
-        _refuse_less_precision(read, layers)
+        if not self._own_precision:
+            _refuse_less_precision(read, layers)
         compilation = Compilation(
             cold=cold,
             graphs=1,
             operators=node_types(model),
             kernels=tuple(f"{layer.kind} {layer.how}" for layer in layers if layer.kind not in _PORTS),
             cache="none",
+            coverage=cover(model, Counter(layer.origin for layer in layers if layer.kind == _REFERENCE), None),
+            export=export_seconds(model),
         )
         if not self.asynchronous:
             return _Request(compiled, inputs, compilation)
@@ -202,6 +227,8 @@ class _Layer(NamedTuple):
     """The precision that it reports: that of its first input, whatever the rest of it does."""
     gives: frozenset[str]
     """Types of its outputs."""
+    origin: str
+    """Names of the nodes that it is made of."""
 
 
 def _layers(compiled: Any) -> list[_Layer]:
@@ -212,6 +239,7 @@ def _layers(compiled: Any) -> list[_Layer]:
             _text(facts, "primitiveType"),
             _text(facts, "runtimePrecision"),
             frozenset(_kinds(node.outputs())),
+            _text(facts, "originalLayersNames"),
         )
         for node in compiled.get_runtime_model().get_ordered_ops()
     ]

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.frameworks.onnx.engine import EngineBackend, as_type, node_types
+from opmark.frameworks.onnx.engine import EngineBackend, as_type, cover, export_seconds, node_types
 from opmark.plugin import BackendInfo, Launch
 from opmark.schema import Compilation
 
@@ -109,6 +109,8 @@ class TvmBackend(EngineBackend):
             operators=node_types(model),
             kernels=_kernels(lowered),
             cache="none",
+            coverage=cover(model, {}, note="TVM takes all of a graph or nothing"),
+            export=export_seconds(model),
         )
         _refuse_what_tvm_does_not_compute(lowered)
         arguments = [inputs[name] for name in (value.name for value in model.graph.input)]

@@ -147,7 +147,9 @@ class TorchCompileBackend(TorchBackend):
         # A graph of the device is for one walk back after each walk there.
         mode = self._mode + ("-no-cudagraphs" if phase == "backward" and self._mode == "max-autotune" else "")
         kept = self._copies(inputs)
-        call, compilation = inductor.compiled(mode, self._device, run, self.synchronize, calls)
+        call, compilation = inductor.compiled(
+            mode, self._device, run, self.synchronize, calls, forward=phase == "forward"
+        )
         changes = self._changes(partial(run, call), inputs, kept)
         self._made[key] = _CompiledLaunch(call, compilation, changes)
         return self._made[key]

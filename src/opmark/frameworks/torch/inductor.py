@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from types import FunctionType
 from typing import Any
@@ -18,15 +19,19 @@ import torch._dynamo
 import torch._inductor.compile_fx as compile_fx
 from torch._dynamo.exc import BackendCompilerFailed, TorchRuntimeError
 from torch._dynamo.utils import counters
+from torch._guards import detect_fake_mode
 from torch._inductor.cpu_vec_isa import pick_vec_isa
 from torch._inductor.exc import InductorError
 from torch._inductor.graph import GraphLowering
 from torch._inductor.utils import clear_caches
 from torch.overrides import _pop_mode_temporarily
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from opmark.errors import TaskError, Unsupported
 from opmark.frameworks import cache_folder
 from opmark.schema import Compilation
+from opmark.schema.record import GraphCoverage
 
 _KERNELS = re.compile(
     r"^(\w+) = async_compile\.|\bextern_kernels\.(\w+)\(|"
@@ -52,6 +57,7 @@ def set_up() -> None:
     torch._dynamo.config.recompile_limit = _RECOMPILE_LIMIT
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     torch._dynamo.config.suppress_errors = False
+    torch._dynamo.config.allow_rnn = True
     # A graph that is walked back many times has to keep its saved tensors.
     torch._functorch.config.donated_buffer = False
     torch.compiler.set_stance("fail_on_recompile")
@@ -66,11 +72,13 @@ def variables() -> dict[str, str]:
     }
 
 
-def compiled(mode: str, device: str, run: Run, synchronize: Callable[[], Any], calls: int) -> tuple[Any, Compilation]:
+def compiled(
+    mode: str, device: str, run: Run, synchronize: Callable[[], Any], calls: int, *, forward: bool = True
+) -> tuple[Any, Compilation]:
     """(the compiled function of a launch, how long compiling took): once with empty caches, once more with those that
     the first time has filled.
 
-    Everything is compiled after `calls` calls.
+    Everything is compiled after `calls` calls. `forward`: the calls are of a forward pass alone.
     """
     _warm_up(device)
     _fresh_caches()
@@ -79,9 +87,12 @@ def compiled(mode: str, device: str, run: Run, synchronize: Callable[[], Any], c
         cold = _seconds(recording, run, synchronize, calls)[1]
     if not recording.graphs:
         raise Unsupported(f"torch.compile left it to eager: {recording.why_not()}")
+    coverage = recording.cover(run) if forward or not recording.breaks else None
     again = Recording(mode)
     with again.listening():
         call, cached = _seconds(again, run, synchronize, calls)
+    recording.given.clear()
+    again.given.clear()  # torch keeps the recording with the compiled function
     return call, Compilation(
         cold,
         cached,
@@ -90,6 +101,7 @@ def compiled(mode: str, device: str, run: Run, synchronize: Callable[[], Any], c
         operators=tuple(recording.operators),
         kernels=tuple(recording.kernels),
         cache=again.cache(),
+        coverage=coverage,
     )
 
 
@@ -112,6 +124,9 @@ class Recording(torch._TorchCompileInductorWrapper):  # type: ignore[misc]
         super().__init__(mode, None, False)
         self.graphs = 0
         self.hits = 0
+        self.nodes = 0
+        self.given: list[tuple[Any, Any]] = []
+        """The graphs with their inputs, which have shapes and no data."""
         self.operators: dict[str, None] = {}
         self.kernels: dict[str, None] = {}
         self.breaks: list[str] = []
@@ -119,12 +134,33 @@ class Recording(torch._TorchCompileInductorWrapper):  # type: ignore[misc]
     def __call__(self, model: Any, inputs: Any, **options: Any) -> Any:
         if any(node.op.startswith("call") for node in model.graph.nodes):
             self.graphs += 1
+            self.given.append((model, inputs))
         return super().__call__(model, inputs, **options)
 
     def function(self) -> Any:
         """A function that calls a launch, with a code object of its own: torch counts and forgets by code object."""
         own = FunctionType(_call.__code__.replace(), globals(), "call")
         return torch._dynamo.optimize(backend=self, dynamic=False)(own)
+
+    def cover(self, run: Run) -> GraphCoverage | None:
+        """How much of what a call does is in the graphs; None if unknown. Without a break that is everything. With one,
+        the operators that an eager call runs are compared with those of the graphs, both as torch dispatches them."""
+        if not self.breaks:
+            return GraphCoverage(self.nodes, self.nodes, 1.0)
+        every = CallCounter()
+        with every:
+            run(_call)
+        inside = CallCounter()
+        try:
+            for model, inputs in self.given:
+                with detect_fake_mode(inputs) or nullcontext(), inside, torch.no_grad():
+                    model(*inputs)
+        except Exception:  # noqa: BLE001 - a compiler may have changed its graph, and torch raises anything then
+            return None
+        outside = every.calls - inside.calls
+        total = sum(every.calls.values())
+        share = min(1.0, inside.flops / every.flops) if every.flops else None
+        return GraphCoverage(total, total - sum(outside.values()), share, dict(outside))
 
     def cache(self) -> str:
         """The cache that makes a second compilation short, or why there is none."""
@@ -141,7 +177,9 @@ class Recording(torch._TorchCompileInductorWrapper):  # type: ignore[misc]
         inner = compile_fx._compile_fx_inner
 
         def lower(model: Any, *arguments: Any, **options: Any) -> Any:
-            self.operators.update(dict.fromkeys(_operators(model)))
+            names = [*_operators(model)]
+            self.operators.update(dict.fromkeys(names))
+            self.nodes += len(names)
             return inner(model, *arguments, **options)
 
         def made(code: str) -> None:
@@ -157,6 +195,23 @@ class Recording(torch._TorchCompileInductorWrapper):  # type: ignore[misc]
         self.hits = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
         # A break is counted once for each function around it; by its reason it is there once.
         self.breaks = [_reason(why) for why in counters["graph_break"]]
+
+
+class CallCounter(TorchDispatchMode):  # type: ignore[misc]
+    """Counts the operators that are called, and the operations of products, convolutions and attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = Counter[str]()
+        self.flops = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if func is not torch.ops.aten.detach.default:  # autograd adds these
+            self.calls[str(func)] += 1
+        if func.overloadpacket in flop_registry:
+            self.flops += int(flop_registry[func.overloadpacket](*args, **(kwargs or {}), out_val=found))
+        return found
 
 
 @contextmanager

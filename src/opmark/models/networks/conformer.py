@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-class _Attention(nn.Module):  # type: ignore[misc]
+class _ConformerAttention(nn.Module):  # type: ignore[misc]
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
@@ -41,11 +41,11 @@ def _feed_forward(width: int, hidden: int) -> Any:
     return nn.Sequential(nn.LayerNorm(width), nn.Linear(width, hidden), nn.SiLU(), nn.Linear(hidden, width))
 
 
-class _Block(nn.Module):  # type: ignore[misc]
+class _ConformerBlock(nn.Module):  # type: ignore[misc]
     def __init__(self, width: int, heads: int, hidden: int, kernel: int) -> None:
         super().__init__()
         self.before, self.after = _feed_forward(width, hidden), _feed_forward(width, hidden)
-        self.attention = _Attention(width, heads)
+        self.attention = _ConformerAttention(width, heads)
         self.convolution = _Convolution(width, kernel)
         self.norm = nn.LayerNorm(width)
 
@@ -63,7 +63,7 @@ class _Encoder(nn.Module):  # type: ignore[misc]
             nn.Conv2d(3, stem, 3, 2, 1), nn.ReLU(), nn.Conv2d(stem, stem, 3, 2, 1), nn.ReLU()
         )  # fmt: skip
         self.project = nn.Linear(stem * (height // 4), width)
-        self.blocks = nn.ModuleList(_Block(width, heads, hidden, kernel) for _ in range(blocks))
+        self.blocks = nn.ModuleList(_ConformerBlock(width, heads, hidden, kernel) for _ in range(blocks))
 
     def forward(self, src: Tensor, src_pad_mask: Tensor) -> Tensor:
         x = self.project(self.stem(src).flatten(1, 2).transpose(1, 2))

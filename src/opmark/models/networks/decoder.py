@@ -26,21 +26,21 @@ class GroupedAttention(torch.nn.Module):  # type: ignore[misc]
         shape = batch, self.kv_heads, length, self.width
         self.keys, self.values = self.qkv.weight.new_zeros(shape), self.qkv.weight.new_zeros(shape)
 
-    def forward(self, x: Any, cos: Any, sin: Any, fill_row: int | None = None) -> Any:
-        """With `fill_row`, x is the whole context of that row of the batch, whose keys and values go into the cache."""
+    def forward(self, x: Any, cos: Any, sin: Any, fill: bool = False) -> Any:
+        """With `fill`, x is a whole context, and its keys and values go into the cache of every row of the batch."""
         batch, length, _ = x.shape
         heads = self.qkv(x).view(batch, length, -1, self.width).transpose(1, 2)
         query, key, value = heads.split((self.heads, self.kv_heads, self.kv_heads), 1)
         query, key = rotate(query, cos, sin, self.interleaved), rotate(key, cos, sin, self.interleaved)
-        decode = self.keys is not None and fill_row is None
+        decode = self.keys is not None and not fill
         if decode:
             # The new token always takes the last place, so that a repeated call gives the same answer.
             self.keys[:, :, -1:] = key
             self.values[:, :, -1:] = value
             key, value = self.keys, self.values
-        elif fill_row is not None:
-            self.keys[fill_row, :, :length] = key[0]
-            self.values[fill_row, :, :length] = value[0]
+        elif fill:
+            self.keys[:, :, :length] = key
+            self.values[:, :, :length] = value
         grouped = self.heads != self.kv_heads
         mixed = scaled_dot_product_attention(query, key, value, is_causal=not decode, enable_gqa=grouped)
         return self.out(mixed.transpose(1, 2).reshape(batch, length, -1))
@@ -57,8 +57,8 @@ class DecoderLayer(torch.nn.Module):  # type: ignore[misc]
         self.gate_up = torch.nn.Linear(hidden, 2 * ffn, bias=False)
         self.down = torch.nn.Linear(ffn, hidden, bias=False)
 
-    def forward(self, x: Any, cos: Any, sin: Any, fill_row: int | None = None) -> Any:
-        x = x + self.attention(self.attention_norm(x), cos, sin, fill_row)
+    def forward(self, x: Any, cos: Any, sin: Any, fill: bool = False) -> Any:
+        x = x + self.attention(self.attention_norm(x), cos, sin, fill)
         gate, up = self.gate_up(self.ffn_norm(x)).chunk(2, -1)
         return x + self.down(silu(gate) * up)
 
@@ -88,23 +88,21 @@ class Decoder(torch.nn.Module):  # type: ignore[misc]
         return self.head(self.norm(x[:, -1]))
 
     def context_ids(self, batch: int, seq: int) -> Any:
-        """Return the tokens that fill_cache reads. The rows differ, and each is the same whatever the batch is."""
+        """Return the tokens that fill_cache reads: the same for every row, so that any row can be checked alone."""
         generator = torch.Generator("cpu").manual_seed(0)
-        ids = torch.randint(self.vocab, (batch, seq), generator=generator, device="cpu")
-        return ids.to(self.embedding.weight.device)
+        ids = torch.randint(self.vocab, (1, seq), generator=generator, device="cpu")
+        return ids.expand(batch, seq).to(self.embedding.weight.device)
 
     def fill_cache(self, batch: int, seq: int) -> None:
         """Read a context of `seq` tokens per row; from then on each call adds one token to it, always the same place.
 
-        Weights and their element type have to be final. Rows are read one by one, so that a cache that just fits into
-        the memory of a device can be filled.
+        Weights and their element type have to be final.
         """
         self.cached = seq
         for layer in self.layers:
             layer.attention.allocate_cache(batch, seq + 1)
         cos, sin = self.rotary.take(0, seq)
         with torch.no_grad():
-            for row, ids in enumerate(self.context_ids(batch, seq)):
-                x = self.embedding(ids[None])
-                for layer in self.layers:
-                    x = layer(x, cos, sin, row)
+            x = self.embedding(self.context_ids(1, seq))
+            for layer in self.layers:
+                x = layer(x, cos, sin, True)

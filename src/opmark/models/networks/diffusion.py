@@ -30,7 +30,7 @@ class _Residual(nn.Module):  # type: ignore[misc]
         return self.shortcut(x) + self.conv_out(F.silu(self.norm_out(y)))
 
 
-class _Attention(nn.Module):  # type: ignore[misc]
+class _DiffusionAttention(nn.Module):  # type: ignore[misc]
     def __init__(self, width: int, context: int, heads: int, bias: bool = False) -> None:
         super().__init__()
         self.heads = heads
@@ -55,7 +55,7 @@ class _PictureAttention(nn.Module):  # type: ignore[misc]
     def __init__(self, channels: int, groups: int) -> None:
         super().__init__()
         self.norm = nn.GroupNorm(groups, channels, eps=1e-6)
-        self.attention = _Attention(channels, channels, 1, bias=True)
+        self.attention = _DiffusionAttention(channels, channels, 1, bias=True)
 
     def forward(self, x: Tensor) -> Tensor:
         pixels = self.norm(x).flatten(2).transpose(1, 2)
@@ -70,8 +70,8 @@ class _TextAttention(nn.Module):  # type: ignore[misc]
         self.norm = nn.GroupNorm(groups, channels, eps=1e-6)
         self.conv_in = nn.Conv2d(channels, channels, 1)
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(3))
-        self.to_pixels = _Attention(channels, channels, heads)
-        self.to_text = _Attention(channels, context, heads)
+        self.to_pixels = _DiffusionAttention(channels, channels, heads)
+        self.to_text = _DiffusionAttention(channels, context, heads)
         self.gate = nn.Linear(channels, 8 * channels)
         self.out = nn.Linear(4 * channels, channels)
         self.conv_out = nn.Conv2d(channels, channels, 1)
@@ -115,7 +115,7 @@ def _embed_steps(timestep: Tensor, width: int, dtype: Any) -> Tensor:
     return torch.cat([angles.cos(), angles.sin()], -1).to(dtype)
 
 
-class _Step(nn.Module):  # type: ignore[misc]
+class _DiffusionStep(nn.Module):  # type: ignore[misc]
     """A residual block of the UNet with attention to the text where there is any."""
 
     def __init__(self, inputs: int, outputs: int, time: int, groups: int, text: tuple[int, int] | None) -> None:
@@ -139,17 +139,19 @@ class _UNet(nn.Module):  # type: ignore[misc]
         for level, width in enumerate(widths):
             lowest = level == len(widths) - 1
             for _ in range(layers):
-                self.down.append(_Step(channels, width, time, groups, None if lowest else text))
+                self.down.append(_DiffusionStep(channels, width, time, groups, None if lowest else text))
                 channels = width
                 skipped.append(channels)
             if not lowest:
                 self.down.append(_Downsample(channels, symmetric=True))
                 skipped.append(channels)
-        self.middle = nn.ModuleList([_Step(last, last, time, groups, text), _Step(last, last, time, groups, None)])
+        self.middle = nn.ModuleList(
+            [_DiffusionStep(last, last, time, groups, text), _DiffusionStep(last, last, time, groups, None)]
+        )
         for level, width in reversed(list(enumerate(widths))):
             for _ in range(layers + 1):
                 attends = None if level == len(widths) - 1 else text
-                self.up.append(_Step(channels + skipped.pop(), width, time, groups, attends))
+                self.up.append(_DiffusionStep(channels + skipped.pop(), width, time, groups, attends))
                 channels = width
             if level:
                 self.up.append(_Upsample(channels))
@@ -161,12 +163,12 @@ class _UNet(nn.Module):  # type: ignore[misc]
         x = self.conv_in(sample)
         skipped = [x]
         for layer in self.down:
-            x = layer(x, time, encoder_hidden_states) if isinstance(layer, _Step) else layer(x)
+            x = layer(x, time, encoder_hidden_states) if isinstance(layer, _DiffusionStep) else layer(x)
             skipped.append(x)
         for layer in self.middle:
             x = layer(x, time, encoder_hidden_states)
         for layer in self.up:
-            if isinstance(layer, _Step):
+            if isinstance(layer, _DiffusionStep):
                 x = layer(torch.cat([x, skipped.pop()], 1), time, encoder_hidden_states)
             else:
                 x = layer(x)

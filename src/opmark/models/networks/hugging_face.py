@@ -29,7 +29,8 @@ class TensorModel(torch.nn.Module):  # type: ignore[misc]
             # transformers reads a mask of two axes on the host, and drops it if it is all ones.
             named["attention_mask"] = named["attention_mask"][:, None, None, :].bool()
         result = self.model(**named)
-        found = tuple(result[name] for name in self.outputs)
+        # CLIP returns the same numbers twice, once as a view of the other.
+        found = tuple(result[name].clone() if i else result[name] for i, name in enumerate(self.outputs))
         return found if len(found) > 1 else found[0]
 
     def write_tables(self) -> None:
@@ -48,6 +49,19 @@ class RoFormer(TensorModel):
         table = self.model.roformer.encoder.embed_positions.weight
         angles = compute_angles(*table.shape)
         table.copy_(torch.cat((angles.sin(), angles.cos()), 1))
+
+
+class Swin(TensorModel):
+    def write_tables(self) -> None:
+        """Write the row of the table of biases for each pair of pixels of a window."""
+        super().write_tables()
+        size = self.model.config.window_size
+        places = torch.arange(size)
+        rows, columns = places.repeat_interleave(size), places.repeat(size)
+        down, right = (one[:, None] - one[None, :] + size - 1 for one in (rows, columns))
+        for name, table in self.named_buffers():
+            if name.endswith("relative_position_index"):
+                table.copy_((down * (2 * size - 1) + right).view_as(table))
 
 
 class GPT2(TensorModel):
@@ -100,3 +114,7 @@ def clip(**config: Any) -> Any:
 def clip_text(**config: Any) -> Any:
     model = _make("CLIPText", "Model", **config)
     return TensorModel(model, ("input_ids",), ("last_hidden_state", "pooler_output"))
+
+
+def swin(**config: Any) -> Any:
+    return Swin(_make("Swin", "ForImageClassification", **config), ("pixel_values",), ("logits",))

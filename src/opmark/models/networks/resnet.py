@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from opmark.models.networks.layers import classifier, conv_norm
 
 
-class _Block(nn.Module):  # type: ignore[misc]
+class _ResidualBlock(nn.Module):  # type: ignore[misc]
     def __init__(self, inputs: int, width: int, stride: int, bottleneck: bool, dimensions: int) -> None:
         super().__init__()
 
@@ -45,6 +45,6 @@ def resnet(
     for stage, count in enumerate(blocks):
         for block in range(count):
             stride = 2 if stage and not block else 1
-            layers.append(_Block(channels, width << stage, stride, bottleneck, dimensions))
+            layers.append(_ResidualBlock(channels, width << stage, stride, bottleneck, dimensions))
             channels = (width << stage) * (4 if bottleneck else 1)
     return nn.Sequential(*layers, classifier(channels, classes, dimensions))

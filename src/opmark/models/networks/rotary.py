@@ -36,7 +36,7 @@ def rotate(x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
 
     The partner of a channel is the next one if `interleaved`, otherwise the one that lies half the rotated width away.
     """
-    width = 2 * cos.shape[-1]
+    cos, sin, width = cos.to(x.dtype), sin.to(x.dtype), 2 * cos.shape[-1]
     turned, rest = x[..., :width], x[..., width:]
     if interleaved:
         even, odd = turned[..., 0::2], turned[..., 1::2]

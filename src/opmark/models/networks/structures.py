@@ -77,7 +77,10 @@ def conv_block(*, channels: int, kernel: int, groups: int) -> Any:
 
 
 class Recurrent(torch.nn.Module):  # type: ignore[misc]
-    """Layers of torch.nn.RNN, GRU or LSTM that return the sequence without the last state."""
+    """Layers of torch.nn.RNN, GRU or LSTM that return the sequence without the last state.
+
+    torch.compile takes them into its graph only where torch._dynamo.config.allow_rnn is set.
+    """
 
     def __init__(self, *, kind: str, hidden: int, layers: int) -> None:
         super().__init__()

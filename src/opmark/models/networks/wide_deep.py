@@ -14,7 +14,7 @@ class WideAndDeep(torch.nn.Module):  # type: ignore[misc]
     def __init__(self, *, columns: int, buckets: int, embedding: int, numeric: int, layers: tuple[int, ...]) -> None:
         super().__init__()
         self.columns, self.buckets = columns, buckets
-        self.wide = torch.nn.Parameter(torch.empty(columns, buckets))
+        self.wide = torch.nn.Parameter(torch.empty(buckets, columns))
         self.wide_bias = torch.nn.Parameter(torch.empty(1))
         self.embedding = torch.nn.Embedding(columns * buckets, embedding)
         widths = (columns * embedding + numeric, *layers)
@@ -24,8 +24,9 @@ class WideAndDeep(torch.nn.Module):  # type: ignore[misc]
         self.deep = torch.nn.Sequential(*hidden, torch.nn.Linear(widths[-1], 1))
 
     def forward(self, categorical: Any, numeric: Any) -> Any:
-        rows = categorical + torch.arange(self.columns, device=categorical.device) * self.buckets
-        wide = self.wide.flatten()[rows].sum(1, keepdim=True) + self.wide_bias
+        columns = torch.arange(self.columns, device=categorical.device)
+        rows = categorical + columns * self.buckets
+        wide = self.wide[categorical, columns].sum(1, keepdim=True) + self.wide_bias
         deep = self.deep(torch.cat((self.embedding(rows).flatten(1), numeric), 1))
         logit = wide + deep
         return torch.softmax(torch.cat((torch.zeros_like(logit), logit), 1), 1)

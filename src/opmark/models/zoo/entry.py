@@ -21,7 +21,7 @@ class ZooModel:
     """`regular`, `popular` and `sota`, as ByteMLPerf's table has them; `structure` for a part of a model; `opbench`."""
     summary: str
     build: str
-    """`module:function` below opmark.models.networks, as in `bert:question_answering`. The function takes the
+    """`module:function` below opmark.models.networks, as in `decoder:Decoder`. The function takes the
     configuration by name and returns a torch.nn.Module, whose forward takes the inputs in the order of `inputs` and
     returns a tensor or a tuple of tensors. It does not initialise weights: opmark.models.weights does, and then calls
     write_tables() of every module that has it, for tables that are no random numbers."""
@@ -48,6 +48,8 @@ class ZooModel:
     stages: tuple[str, ...] = ()
     """Values of the parameter `stage`, where the same weights serve several: `prefill` reads a text, `decode` adds one
     token to a cache of `seq` tokens. A network in the stage `decode` gets its cache from fill_cache(batch, seq)."""
+    cache_bytes: Callable[[Config, Params], int] | None = None
+    """cache_bytes(config, params): bytes of keys and values in the stage `decode`."""
     needs: str = ""
     """A package besides torch that the network comes from."""
     aliases: tuple[str, ...] = ()

@@ -118,6 +118,7 @@ _generating = partial(
     outputs=("logits",),
     sizes={"full": {"seq": 1024}, "small": {"seq": 32}},
     stages=("prefill", "decode"),
+    cache_bytes=cache_bytes,
     precision="fp16",
 )
 
@@ -183,7 +184,10 @@ MODELS: tuple[ZooModel, ...] = (
         outputs=("logits",),
         parameters=124_439_808,
         full={"vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12},
-        small={"vocab_size": 1000, "n_positions": 64, "n_embd": 128, "n_layer": 2, "n_head": 4},
+        small={
+            "vocab_size": 1000, "n_positions": 64, "n_embd": 128, "n_layer": 2, "n_head": 4, "bos_token_id": 999,
+            "eos_token_id": 999,
+        },
         sizes={"full": {"seq": 384}, "small": {"seq": 32}},
         needs="transformers",
     ),

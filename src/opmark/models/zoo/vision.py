@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 from opmark.models.zoo.entry import Config, ZooModel
@@ -49,6 +50,10 @@ def _classifier(**facts: Any) -> ZooModel:
     return ZooModel(**{**usual, **facts})
 
 
+def _quarter(blocks: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(ceil(count / 4) for count in blocks)
+
+
 def _resnet(depth: int, blocks: tuple[int, ...], parameters: int, **facts: Any) -> ZooModel:
     full = {"blocks": blocks, "bottleneck": depth >= 50}
     usual: dict[str, Any] = {
@@ -56,7 +61,7 @@ def _resnet(depth: int, blocks: tuple[int, ...], parameters: int, **facts: Any) 
         "summary": f"ResNet-{depth} v1.5 for pictures",
         "build": "resnet:resnet",
         "full": full,
-        "small": {**full, "blocks": (1, 1, 2, 1), "width": 16, "classes": 250},
+        "small": {**full, "blocks": _quarter(blocks), "width": 16, "classes": 250},
     }
     return _classifier(parameters=parameters, **{**usual, **facts})
 
@@ -71,7 +76,7 @@ def _resnet3d(depth: int, blocks: tuple[int, ...], parameters: int) -> ZooModel:
         name=f"resnet3d-{depth}",
         summary=f"ResNet-{depth} with 3-D convolutions for videos of {_FRAMES} frames",
         full=full,
-        small={**full, "blocks": (1, 1, 1, 1), "width": 16, "classes": 100},
+        small={**full, "blocks": _quarter(blocks), "width": 16, "classes": 100},
         inputs=_video,
         sizes=_image_sizes(112, 64),
         note=f"The number of parameters is {origin}: 400 classes, a 3x7x7 stem, no pooling behind the stem. OpBench's "
@@ -85,7 +90,7 @@ def _detector(**facts: Any) -> ZooModel:
         "purpose": "opbench",
         "build": "yolo:yolov5",
         "inputs": lambda params, config: {"images": _image(params, config)["image"]},
-        "sizes": _image_sizes(640, 96),
+        "sizes": _image_sizes(640, 128),
         "frameworks": (),
         "outputs": ("output", "scale8", "scale16", "scale32"),
     }
@@ -231,7 +236,7 @@ MODELS: tuple[ZooModel, ...] = (
         summary="YOLOv5n (release 6), detection in pictures",
         parameters=1_872_157,
         full={"width": 16},
-        small={"width": 8},
+        small={"width": 4},
     ),
     _detector(
         name="yolov3",
@@ -240,7 +245,7 @@ MODELS: tuple[ZooModel, ...] = (
         parameters=61_949_149,
         full={},
         small={"width": 8, "blocks": (1, 1, 1, 1, 1)},
-        sizes=_image_sizes(416, 96),
+        sizes=_image_sizes(416, 128),
         note="Boxes are decoded as in YOLOv5: the e^x of the original leaves the range of float16. OpBench's model of "
         "this name is the smaller yolov3-tiny.",
     ),
@@ -248,7 +253,7 @@ MODELS: tuple[ZooModel, ...] = (
         name="swin-transformer",
         summary="Swin-L with patches of 4, windows of 12 and 384x384 pixels",
         purpose="popular",
-        build="swin:swin",
+        build="hugging_face:swin",
         inputs=lambda params, config: {"pixel_values": _image(params, config)["image"]},
         parameters=196_735_516,
         full={

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from opmark.analysis.rows import RunView
 from opmark.report.charts.communication import bus
+from opmark.report.charts.differences import differences
 from opmark.report.charts.elements import unique
 from opmark.report.charts.overhead import memory, overhead
 from opmark.report.charts.roofline import heatmap, roofline
@@ -23,6 +24,7 @@ FIGURES: dict[str, Callable[[RunView], list[Chart]]] = {
     "threads": threads,
     "fused": fused,
     "memory": memory,
+    "differences": differences,
 }
 """Functions that return the charts of a figure; none if there is nothing to show."""
 

@@ -17,6 +17,7 @@ from opmark.plugin.registry import way_of
 from opmark.report.console.communication import print_above_link, print_overlaps, print_pairs, print_stragglers
 from opmark.report.console.fits import print_fits
 from opmark.report.console.table import DOUBTFUL, STYLES, gigabytes, print_prose, print_rows, samples_line
+from opmark.report.text import coverage_text
 from opmark.schema import Record
 from opmark.schema.measurement import PREEMPTED
 from opmark.schema.record import NO_PROFILE, PARTLY
@@ -27,14 +28,17 @@ _WHO = ("operator", "parameters", "backend", "phase")
 _NAMES = ("operator", "parameters", "phase")
 """Columns that share one on a narrow terminal; backends stand beside the figures, where they are aligned."""
 _RATES = ("GB/s", "GFLOP/s")
+_ITEM_RATES = ("samples/s", "tokens/s")
+_COMPILE = ("cached", "export", "coverage")
+"""Columns about compiling that only `wide` shows."""
 _LINKS = ("algbw GB/s", "busbw GB/s", "of link", "skew", "overlap")
 _SHARES = ("of peak", "of datasheet", "gain")
 SAMPLES, COUNT = "samples", "taken"
 _CHARACTERS = 16
 """Width of the sparkline of samples."""
 _ALWAYS_SHOWN = (*_WHO, "quantity", "median", "status")
-_BY_WORTH = ("interval", "of peak", "of link", "gain", "busbw GB/s", "GB/s", "GFLOP/s", "compile", "algbw GB/s",
-             "of datasheet", "noise", "overlap", "skew", "memory", SAMPLES)  # fmt: skip
+_BY_WORTH = ("interval", *_ITEM_RATES, "of peak", "of link", "gain", "busbw GB/s", "GB/s", "GFLOP/s", "compile",
+             "algbw GB/s", "of datasheet", "noise", "overlap", "skew", "memory", SAMPLES)  # fmt: skip
 """Columns that a narrow terminal leaves out, the last of them first. Further quantities, which somebody asked for, come
 before all of them."""
 
@@ -53,6 +57,10 @@ def print_records(
     environment."""
     found = rows_of_records(records, machines=machines)
     columns, cells = cells_of(found)
+    if wide and "compile" in columns:
+        place = columns.index("compile") + 1
+        more = [name for name in _COMPILE if any(own.get(name) for own in cells)]
+        columns = [*columns[:place], *more, *columns[place:]]
     if wide or console.is_terminal:
         columns = _add_samples(columns, cells, found, console.encoding, count=wide)
     fitted = console.is_terminal and not wide and bool(found)
@@ -156,6 +164,7 @@ def cells_of(found: Sequence[Row]) -> tuple[list[str], list[Cells]]:
         "noise",
         *(["compile"] if "compile" in used else []),
         *others,
+        *(name for name in _ITEM_RATES if name in used),
         *(_RATES if not links or used & {*_RATES} else ()),
         *links,
         *(name for name in _SHARES if name in used),
@@ -182,12 +191,17 @@ def _cells(row: Row) -> Cells:
     cells["status"] = Text(row.status_text + mark, style=style.get(mark, STYLES[row.status_text]))
     if row.compile_time is not None:
         cells["compile"] = units.seconds(row.compile_time)
+        cells["cached"] = "" if row.compile_cached is None else units.seconds(row.compile_cached)
+        cells["export"] = "" if row.export_time is None else units.seconds(row.export_time)
+        cells["coverage"] = coverage_text(row)
     if row.headline and (summary := row.summary()):
         first = row.headline.key
         cells |= {"quantity": " ".join(first), **_figures(summary, row.headline)}
         cells |= {" ".join(t.key): _figures(own, t)["median"] for t in row.timings[1:] if (own := row.summary(t.key))}
         cells["GB/s"] = "view" if row.view else gigabytes(row.bytes_per_second) if row.bytes_per_second else ""
         cells["GFLOP/s"] = gigabytes(row.flops_per_second) if row.flops_per_second else ""
+        if row.items_per_second:
+            cells[f"{row.items}/s"] = units.significant(row.items_per_second)
     found = {
         "algbw GB/s": gigabytes(row.algorithm_bandwidth) if row.algorithm_bandwidth else None,
         "busbw GB/s": gigabytes(row.bus_bandwidth) if row.bus_bandwidth else None,
@@ -246,7 +260,25 @@ def print_remarks(found: Sequence[Row], console: Console) -> None:
         cases = sum(any(p.profiler == name for record in row.records for p in record.profiles) for row in found)
         print_prose(f"{name} profile of {count_noun(cases, 'case')}: {files[0]}{more}", console)
     print_communication(found, console)
+    print_models(found, console)
     print_doubts(found, console)
+
+
+def print_models(found: Sequence[Row], console: Console) -> None:
+    """Print what was left to something else than the backend, and the times of language models per token."""
+    for row in found:
+        covered = row.coverage
+        if covered is not None and covered.fallback:
+            listed = ", ".join(f"{name} ({number})" for name, number in covered.fallback.items())
+            print_prose(f"{row.name} on {row.place}: {coverage_text(row)} taken; left to others: {listed}", console)
+    for row in found:
+        if row.time_to_first_token:
+            print_prose(
+                f"{row.name} on {row.place}: first token after {units.seconds(row.time_to_first_token)}", console
+            )
+        if row.time_per_token:
+            cache = f", cache {units.count_bytes(row.token_cache)}" if row.token_cache else ""
+            print_prose(f"{row.name} on {row.place}: {units.seconds(row.time_per_token)} per token{cache}", console)
 
 
 def print_communication(found: Sequence[Row], console: Console) -> None:

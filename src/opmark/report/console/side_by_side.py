@@ -19,7 +19,7 @@ from opmark.analysis.bandwidth import bandwidths
 from opmark.analysis.ranking import Contender, Key, ordered, shared_key, winner
 from opmark.analysis.rows import MachineFacts, Row, rows_of_records, unit_of
 from opmark.plugin.registry import backend_or_none, way_of
-from opmark.report.console.records import print_communication, print_doubts, reasons_of
+from opmark.report.console.records import print_communication, print_doubts, print_models, reasons_of
 from opmark.report.console.table import DOUBTFUL, STYLES, gigabytes, print_lines, print_prose
 from opmark.schema import Record
 from opmark.schema.case import content_id
@@ -191,6 +191,7 @@ def print_side_by_side(
     every_row = [row for line in found for row in line.cells.values()]
     heads_of = {id(row): names.of[column] for line in found for column, row in line.cells.items()}
     print_communication(every_row, console)
+    print_models(every_row, console)
     print_doubts(every_row, console, lambda rows: _name_rows(rows, heads_of))
 
 

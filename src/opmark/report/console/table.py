@@ -255,6 +255,12 @@ def samples_line(values: Sequence[float], width: int, encoding: str) -> str:
     return _bars([math.log(value) for value in _merge(values, width, max)], bars_for(encoding))
 
 
+def histogram_line(counts: Sequence[int], encoding: str) -> str:
+    """Return the counts of bins as bars by their logarithms, so that a single element is seen; a dot for none."""
+    bars, largest = bars_for(encoding), math.log1p(max(counts, default=0))
+    return "".join(bars[min(len(bars) - 1, int(math.log1p(n) / largest * len(bars)))] if n else "." for n in counts)
+
+
 def bars_for(encoding: str) -> str:
     """Return the bars that the encoding of a stream has."""
     try:

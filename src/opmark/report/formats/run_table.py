@@ -32,13 +32,16 @@ COLUMNS = {
     "run": _TEXT, "label": _TEXT, "run_started": _TEXT, "revision": _TEXT, "session": _TEXT,
     "case": _TEXT, "op": _TEXT, "phase": _TEXT, "wrt": _TEXT, "params": _TEXT,
     "backend": _TEXT, "implementation": _TEXT, "threads": _WHOLE, "effort": _TEXT, "mode": _TEXT, "processes": _WHOLE,
-    "status": _TEXT, "reason": _TEXT,
+    "status": _TEXT, "reason": _TEXT, "stage": _TEXT,
     "quantity": _TEXT, "cache": _TEXT, "headline": _YES, "unit": _TEXT,
     "median": _NUMBER, "low": _NUMBER, "high": _NUMBER, "coverage": _NUMBER, "fastest": _NUMBER, "noise": _NUMBER,
     "samples": _WHOLE, "calls": _WHOLE, "cycles": _NUMBER, "timer": _TEXT, "cautions": _TEXT,
     "bytes": _WHOLE, "flops": _NUMBER, "bytes_per_second": _NUMBER, "flops_per_second": _NUMBER,
     "of_peak": _NUMBER, "of_datasheet": _NUMBER, "algorithm_bandwidth": _NUMBER, "bus_bandwidth": _NUMBER,
-    "memory_peak": _WHOLE, "compile_time": _NUMBER, "verified": _TEXT,
+    "items": _TEXT, "items_per_second": _NUMBER,
+    "memory_peak": _WHOLE, "compile_time": _NUMBER, "compile_cached": _NUMBER, "export_time": _NUMBER, "graphs": _WHOLE,
+    "coverage_operators": _WHOLE, "coverage_taken": _WHOLE, "coverage_flops": _NUMBER, "fallback": _TEXT,
+    "verified": _TEXT,
     "environment": _TEXT, "started": _TEXT, "duration": _NUMBER, **dict.fromkeys(FACTS, _TEXT),
 }  # fmt: skip
 PARAMS = "params"
@@ -81,11 +84,24 @@ def _row_cells(row: Row, results: Results) -> dict[str, Any]:
         "case": row.case, "op": op, "phase": row.phase, "wrt": ",".join(row.wrt), "params": row.params,
         "backend": row.backend, "implementation": row.implementation, "threads": row.threads,
         "effort": row.effort, "mode": row.mode, "processes": row.processes, "status": row.status, "reason": row.reason,
+        "stage": row.stage or None, "items": row.items or None, **_compile_cells(row),
         "bytes": row.bytes, "flops": None if row.flops is None else float(row.flops),
-        "memory_peak": row.memory, "compile_time": row.compile_time, "verified": row.verified or None,
+        "memory_peak": row.memory, "verified": row.verified or None,
         "environment": row.environment, "started": row.started, "duration": row.duration,
         **{name: fact if fact is None or isinstance(fact, str) else json_line(fact) for name, fact in facts.items()},
     }  # fmt: skip
+
+
+def _compile_cells(row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        name: getattr(row, name) for name in ("compile_time", "compile_cached", "export_time", "graphs")
+    }
+    if (covered := row.coverage) is not None:
+        found |= {
+            "coverage_operators": covered.operators, "coverage_taken": covered.taken, "coverage_flops": covered.flops,
+            "fallback": json_line(covered.fallback) if covered.fallback else None,
+        }  # fmt: skip
+    return found
 
 
 def _timing_cells(row: Row, timing: Timing) -> dict[str, Any]:
@@ -108,6 +124,7 @@ def _timing_cells(row: Row, timing: Timing) -> dict[str, Any]:
             "of_datasheet": row.of_datasheet.share if row.of_datasheet else None,
             "algorithm_bandwidth": row.algorithm_bandwidth,
             "bus_bandwidth": row.bus_bandwidth,
+            "items_per_second": row.items_per_second,
         }
     return found
 

@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from opmark.analysis.accuracy import output_accuracies
 from opmark.analysis.rows import Row, Timing
 from opmark.report.summary import WORDS, ItemAnchors
 from opmark.report.text import (
     amount,
+    coverage_text,
     esc,
     esc_lines,
     finite,
@@ -58,6 +60,12 @@ def _interval_width(row: Row) -> float | None:
     return (first.high - first.low) / first.median
 
 
+def _item_rate(row: Row) -> str:
+    """Return samples or tokens per second."""
+    known = finite(row.items_per_second)
+    return f"{significant(known)} {row.items}/s" if known else ""
+
+
 def _bandwidth(row: Row) -> float | None:
     """Return the bandwidth; for communication operators, that of the bus."""
     return row.bytes_per_second if row.bus_bandwidth is None else row.bus_bandwidth
@@ -80,6 +88,7 @@ COLUMNS = (
         lambda row: interval(t.low, t.high, t.unit) if (t := row.headline) and not t.disturbed else "",
         _interval_width,
     ),
+    ItemColumn("items", _item_rate, lambda row: row.items_per_second),
     ItemColumn("bandwidth", lambda row: rate(_bandwidth(row), "B/s"), _bandwidth),
     ItemColumn("arithmetic", lambda row: rate(row.flops_per_second, "FLOP/s"), lambda row: row.flops_per_second),
     ItemColumn(
@@ -233,7 +242,7 @@ def row_details(row: Row, place: ItemAnchors, look: ItemStyle, figure: str = "")
     return (
         f'<details class=item id="{esc(place.id(row.key))}"{" open" if look.open else ""}>'
         f"<summary>{esc(row.name)} <i>{esc(row.where)}</i> <b{kind}>{esc(word)}</b></summary>{reason}"
-        f"{_quantity_table(row, look)}<dl>{facts}</dl>{figure}</details>\n"
+        f"{_quantity_table(row, look)}{_accuracy_table(row, look)}<dl>{facts}</dl>{figure}</details>\n"
     )
 
 
@@ -264,6 +273,33 @@ def _quantity_table(row: Row, look: ItemStyle) -> str:
     )
 
 
+_ACCURACY = ("output", "verdict", "bound", "max", "mean", "RMSE", "cosine", "ulp", "NaN", "Inf")
+
+
+def _accuracy_table(row: Row, look: ItemStyle) -> str:
+    """Return how far each output of a model is from the reference."""
+    if not row.is_model or not row.records:
+        return ""
+    lines = ""
+    for name, one, bound, verdict in output_accuracies(row.record):
+        numbers = (one.max_abs, one.mean_abs, one.rmse)
+        cells = (
+            verdict or "?", bound, *("" if value is None else f"{value:.2g}" for value in numbers),
+            "" if one.cosine is None else f"{one.cosine:.9g}", "" if one.max_ulp is None else f"{one.max_ulp:.2g}",
+            f"{one.nan} / {one.nan_expected}", f"{one.inf} / {one.inf_expected}",
+        )  # fmt: skip
+        kind = " class=fail" if verdict == "FAIL" else ""
+        lines += f"<tr><th scope=row>{esc(name)}<td{kind}>" + "<td>".join(map(esc, cells))
+    if not lines:
+        return ""
+    label = ", ".join(filter(None, (f"{row.name} on {row.where}", look.of)))
+    heads = "".join(f"<th scope=col>{head}" for head in _ACCURACY)
+    return (
+        f'<div class=scroll tabindex=0 role=region aria-label="Numerics: {esc(label)}">'
+        f"<table class=q><thead><tr>{heads}<tbody>{lines}</table></div>"
+    )
+
+
 def _facts(row: Row) -> list[tuple[str, str]]:
     """Return the names and escaped values of the facts that are known."""
     doubts: dict[Caution, list[str]] = {}
@@ -274,7 +310,7 @@ def _facts(row: Row) -> list[tuple[str, str]]:
         hint = f"; {esc(caution.hint)}" if caution.hint else ""
         which = f"{esc(', '.join(dict.fromkeys(quantities)))}: " if len(row.timings) > 1 else ""
         found.append(("caution", f"<b class=caution>{esc(caution.code)}</b> {which}{esc(caution.message)}{hint}"))
-    rates = (rate(row.bytes_per_second, "B/s"), rate(row.flops_per_second, "FLOP/s"))
+    rates = (_item_rate(row), rate(row.bytes_per_second, "B/s"), rate(row.flops_per_second, "FLOP/s"))
     facts = [("rate", ", ".join(filter(None, rates)))]
     buses = (rate(row.bus_bandwidth, "B/s"), rate(row.algorithm_bandwidth, "B/s"))
     if all(buses):
@@ -286,7 +322,20 @@ def _facts(row: Row) -> list[tuple[str, str]]:
     work = (size(row.bytes) and f"at least {size(row.bytes)}", row.flops and rate(row.flops, "FLOP"))
     facts.append(("work", ", ".join(part for part in work if part)))
     facts.append(("memory", memory(row) + (f" (by {row.memory_source})" if row.memory_source else "")))
-    facts.append(("compiled in", amount(row.compile_time, "s")))
+    tokens = {"first token after": row.time_to_first_token, "time per token": row.time_per_token}
+    facts += [(name, amount(value, "s")) for name, value in tokens.items()]
+    facts.append(("token cache", size(row.token_cache)))
+    cached = f"; with caches {amount(row.compile_cached, 's')}" if row.compile_cached is not None else ""
+    facts.append(("exported in", amount(row.export_time, "s")))
+    facts.append(("compiled in", amount(row.compile_time, "s") + cached))
+    if covered := row.coverage:
+        others = ", ".join(f"{name} ({number})" for name, number in covered.fallback.items())
+        texts = [f"{covered.taken} of {covered.operators} operators ({coverage_text(row)})"]
+        texts += [f"left to others: {others}"] if others else []
+        texts += [f"{row.graphs} graphs"] if row.graphs and row.graphs > 1 else []
+        facts.append(("coverage", "; ".join(filter(None, (*texts, covered.note)))))
+    breaks = [reason for record in row.records[:1] if record.compilation for reason in record.compilation.breaks]
+    facts += [("graph break", reason) for reason in breaks]
     check = next((record.verification for record in row.records if record.verification), None)
     if row.verified:
         texts = [_VERIFIED.get(row.verified, row.verified)]

@@ -15,6 +15,7 @@ from typing import Any
 from markupsafe import Markup
 from msgspec.structs import replace
 
+from opmark.analysis.usability import usability
 from opmark.errors import UserError
 from opmark.report.charts.samples import samples
 from opmark.report.html.comparison import differences, lines, links_of, verdicts, versus_table
@@ -139,6 +140,7 @@ def _part(part: RunSection, place: ItemAnchors, style: FigureStyle) -> dict[str,
         "skipped": group_by_reason((row for row in run_view.rows if row.status == "skipped"), place),
         "doubts": doubts(run_view, place),
         "numbers": keys(run_view, {row.key: place.href(row.key) for row in run_view.rows}) if run_view.rows else [],
+        "usability": usability(run_view.rows, run_view.environments),
         "facts": facts_of(run_view),
         "figures": [_figure(chart, prefix, place.href, style) for chart in part.charts],
         "table": row_table(run_view.rows, place, style.of, instead=folded) if run_view.rows else Markup(),

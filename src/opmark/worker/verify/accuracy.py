@@ -25,6 +25,7 @@ import numpy as np
 from opmark.errors import WrongResult
 from opmark.plugin.operator import growth
 from opmark.schema import Numerics
+from opmark.schema.record import HISTOGRAM_DECADES
 
 DIRECTIONS = 4
 _STEP = 2e-5
@@ -281,7 +282,7 @@ def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:
     """How far apart two arrays of the same shape are. `dtype`: the type that the output was stored in, if its last
     place matters."""
     both = np.isfinite(output) & np.isfinite(expected)
-    counts = {
+    counts: dict[str, Any] = {
         "elements": int(output.size),
         "compared": int(both.sum()),
         "nan": int(np.isnan(output).sum()),
@@ -304,6 +305,9 @@ def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:
             error = np.where(apart, np.maximum(error, 1.0), 0.0)
         relative = error[size > 0] / size[size > 0]
         places = error / _last_place(size, dtype) if dtype in _FORMATS else None
+        magnitude = _root_mean_square(size)
+        rmse = _finite_or_none(error, _root_mean_square)
+        histogram = _histogram(error / magnitude if magnitude > 0 else error)
     return Numerics(
         **counts,
         max_abs=_finite_or_none(error, np.max),
@@ -313,7 +317,19 @@ def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:
         cosine=_cosine(found, due),
         max_ulp=None if places is None else _finite_or_none(places, np.max),
         mean_ulp=None if places is None else _finite_or_none(places, np.mean),
+        rmse=rmse,
+        rms=magnitude if np.isfinite(magnitude) else None,
+        histogram=histogram,
     )
+
+
+_EDGES = 10.0 ** np.arange(HISTOGRAM_DECADES[0], HISTOGRAM_DECADES[1] + 1)
+
+
+def _histogram(errors: Any) -> tuple[int, ...]:
+    """Count errors by decade; whatever is not below the last edge, and what overflowed, is in the last bin."""
+    bins = np.searchsorted(_EDGES, errors.ravel(), side="right")
+    return tuple(np.bincount(bins, minlength=len(_EDGES) + 1).tolist())
 
 
 def _finite_or_none(values: Any, of: Any) -> float | None:

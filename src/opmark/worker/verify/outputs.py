@@ -93,6 +93,7 @@ def _verify_by(
         tolerance=tolerance,
         reference="" if operator.reference_by == "NumPy" else operator.reference_by,
         outputs=operator.output_names(params),
+        bounds=(not gradients and operator.tolerance.output_bounds(_coarsest_dtype(operator, params), params)) or (),
     )
     plan = plan or WHOLE
     try:

@@ -105,7 +105,10 @@ def plan_sample(operator: Operator, params: Params) -> SamplePlan | None:
 
 def plan_rows(operator: Operator, params: Params) -> SamplePlan:
     """How to check an operator whose rows are independent: all rows where the reference computes them in a minute or
-    so, else some of them, and at least two."""
+    so, else some of them, and at least two. A case that has no rows is checked in full."""
+    assert operator.row_axes is not None
+    if not operator.row_axes(params):
+        return WHOLE
     size = row_size(operator, params)
     batch, alone = size.value(params), operator.cost({**params, "batch": 1}).flops or 1
     rows = max(2, _MOST_ROW_FLOPS // alone)

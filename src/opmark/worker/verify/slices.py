@@ -177,7 +177,7 @@ def partial_sizes(operator: Operator, params: Params) -> tuple[PartialSize, ...]
     """The sizes of a case of which parts can be checked together, found once per process and case. Along at most one of
     them the outputs add up."""
     if operator.row_axes:
-        return (row_size(operator, params),)
+        return (row_size(operator, params),) if operator.row_axes(params) else ()
     key = f"{operator.name} {dict(params)}"
     if key not in _found:
         with np.errstate(all="ignore"), catch_warnings():  # sums of inputs may be no inputs of it

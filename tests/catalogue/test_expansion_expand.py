@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace as replace_fields
 
 from opmark.catalogue.expansion import expand
 from opmark.catalogue.workload_file import suites
@@ -272,9 +273,17 @@ def test_expansion_is_deterministic(params, phases):
 
 @given(axes, phases)
 @settings(deadline=None)
-def test_saying_it_twice_changes_nothing(params, phases):
+def test_saying_it_twice_changes_only_the_count(params, phases):
     entry = Entry("toy", params, phases=phases)
-    assert cases_of(entry, entry) == cases_of(entry)
+    once = cases_of(entry)
+    assert cases_of(entry, entry) == [replace_fields(case, count=2 * case.count) for case in once]
+
+
+def test_counts_of_two_mentions_add_up_and_are_no_part_of_the_id():
+    one, other = Entry("toy", {"a": 1, "b": 2}, count=3), Entry("toy", {"a": 1, "b": 2}, count=4)
+    (case,) = cases_of(one, other)
+    assert case.count == 7
+    assert case.id == cases_of(Entry("toy", {"a": 1, "b": 2}))[0].id
 
 
 @pytest.mark.serial

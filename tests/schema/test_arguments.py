@@ -28,6 +28,10 @@ WRITTEN = [
     ("() bfloat16", TensorSpec((), "bfloat16", -1.0, 1.0)),
     ("0x3 float32", TensorSpec((0, 3), "float32", -1.0, 1.0)),
     ("7 int64", TensorSpec((7,), "int64", 0, 10)),
+    ("8x64 float32 strides 1x8", TensorSpec((8, 64), "float32", -1.0, 1.0, strides=(1, 8))),
+    ("8x64 float32 strides 64x1", TensorSpec((8, 64), "float32", -1.0, 1.0)),
+    ("4x1 int64 0..50 strides 0x9", TensorSpec((4, 1), "int64", 0, 50, strides=(0, 9))),
+    ({"shape": [2, 3], "dtype": "float32", "strides": [1, 2]}, TensorSpec((2, 3), "float32", strides=(1, 2))),
     ("7 bool", TensorSpec((7,), "bool", 0, 2)),
     ("100 int64 0..50", TensorSpec((100,), "int64", 0, 50)),
     ("100 int64 5..8", TensorSpec((100,), "int64", 5, 8)),
@@ -422,3 +426,16 @@ def test_a_larger_power_favours_fewer_indices() -> None:
 def test_mistakes_in_the_values_of_indices_are_named(node: Any, words: str) -> None:
     with pytest.raises(InvalidParameter, match=words):
         canonical(node)
+
+
+@pytest.mark.parametrize(
+    "written", ["8x64 float32 strides 1", "8x64 float32 strides 1x2x3", "9 int64 permutation strides 2"]
+)
+def test_strides_fit_the_shape(written: str) -> None:
+    with pytest.raises(InvalidParameter, match="strides"):
+        canonical(written)
+
+
+def test_a_repeated_axis_takes_no_memory() -> None:
+    ((_, spec),) = tensors("8x64 float32 strides 0x1", "args")
+    assert (spec.nbytes, spec.span, spec.elements) == (256, 64, 512)

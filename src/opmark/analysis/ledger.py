@@ -12,6 +12,7 @@ from opmark.errors import UserError
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Case, Cost
 from opmark.schema.machine import Peaks
+from opmark.schema.record import MEASURED
 from opmark.schema.tensor import is_float
 
 MODEL = "model:"
@@ -75,10 +76,12 @@ class Ledger(Struct, frozen=True):
     """Seconds of the smallest call on this machine."""
     peaks: str = ""
     """Where the peaks come from; empty if they are not known."""
-    moved: int = 0
-    """Bytes that all calls together move."""
+    footprint: int = 0
+    """Bytes of the model's weights and inputs, and of the results of all calls."""
     driven_out: bool = False
     """Whether these are more than the caches hold, so that the time of an operator is one without its data in them."""
+    disturbed: str = ""
+    """Why the time of the model counts nowhere: other work took the cores while it was measured. Empty if it does."""
 
     @property
     def difference(self) -> float:
@@ -102,7 +105,7 @@ class Ledger(Struct, frozen=True):
 
 def make_ledgers(rows: Sequence[Row]) -> list[Ledger]:
     """Return a ledger for each model of a run on each backend. Raise UserError where there is none."""
-    models = [row for row in rows if row.op.startswith(MODEL) and row.usable and row.phase == "forward"]
+    models = [row for row in rows if row.op.startswith(MODEL) and row.status in MEASURED and row.phase == "forward"]
     found = [ledger for model in models if (ledger := _ledger(model, rows))]
     if not found:
         tried = next((row for row in rows if row.op.startswith(MODEL) and row.reason), None)
@@ -126,12 +129,13 @@ def _ledger(model: Row, rows: Sequence[Row]) -> Ledger | None:
                     "measure each model in a run of its own",
                 )
             own.setdefault(row.case, row)  # of several implementations the first is the one that the model calls
-    headline = next((t for t in model.timings if t.cache == "warm" and t.usable), model.headline)
+    headline = next((t for t in model.timings if t.cache == "warm"), model.headline)
     if not own or headline is None or not headline.median:
         return None
     known = model.machine.measured or model.machine.datasheet
-    moved = sum((row.bytes or 0) * _case(row).count for row in own.values())
-    driven_out = moved > _last_cache(known)
+    results = sum(row.record.cost.bytes_written * _case(row).count for row in own.values() if row.record.cost)
+    footprint = (model.bytes or 0) + results
+    driven_out = footprint > _last_cache(known)
     found = [_row(row, headline, known, _BUSY if driven_out else _IDLE) for row in own.values()]
     tags = [tag for tag in _case(model).tags if tag.startswith(VIEWS)]
     least = [one.seconds for one in found if one.seconds]
@@ -149,8 +153,9 @@ def _ledger(model: Row, rows: Sequence[Row]) -> Ledger | None:
         int(tags[0].removeprefix(VIEWS)) if tags else 0,
         launch,
         known.source if known else "",
-        moved,
+        footprint,
         driven_out,
+        model.reason if headline.disturbed else "",
     )
 
 

@@ -29,8 +29,8 @@ def extract(
         else:
             console().print(kernels_table(found.kernels or found.operators))
             talk(
-                f"{found.backend} makes {count_noun(sum(found.kernels.values()), 'kernel')} of "
-                f"{count_noun(sum(found.operators.values()), 'operator')}; fused kernels cannot be run one by one"
+                f"{found.backend} runs {count_noun(sum(found.kernels.values()), 'kernel')}; fused kernels cannot be "
+                "run one by one"
             )
         return
     for problem in found.problems:

@@ -194,12 +194,12 @@ class TaskMeasurement:
         params, operator = self.task.case.params, self.operator
         room = CacheRoom(case_bytes(params, operator), self.instruments.cache_bytes, self.backend.available_bytes())
         if cache == "rotated":
-            return rotation(launch, self._prepare_other_data, room, room.most_sets, cache)
+            return rotation(launch, self._prepare_other_data, room, cache)
         # Overwriting the cache costs a device microseconds and a CPU milliseconds: there, rotating is better.
         flushes = between and self.backend.asynchronous and self.instruments.overwrites
         why = None if flushes else room.why_no_rotation()
         if why is None and not flushes:
-            return rotation(launch, self._prepare_other_data, room, room.sets)
+            return rotation(launch, self._prepare_other_data, room)
         if not between or not self.instruments.overwrites:
             self.notes.append(f"{what} cold: {why}")
             return None

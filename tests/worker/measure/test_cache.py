@@ -135,3 +135,16 @@ def test_turns_go_on_where_they_stopped(sets: int, counts: list[int]) -> None:
     supply = LaunchSource(names)
     taken = [name for count in counts for name in supply.some(count)]
     assert taken == [i % sets for i in range(len(taken))]
+
+
+@given(sizes, maybe, maybe)
+def test_a_rotation_as_in_a_model_takes_what_fits(set_bytes: int, cache: int | None, free: int | None) -> None:
+    room = CacheRoom(set_bytes, cache, free)
+    assert 1 <= room.most_sets <= min(64, room.sets)
+    assert free is None or room.most_sets == 1 or 4 * room.most_sets * set_bytes <= free
+
+
+def test_fewer_sets_than_a_cold_cache_needs_are_called_rotated() -> None:
+    made: list[int] = []
+    source = rotation(nothing, lambda i: made.append(i) or nothing, CacheRoom(MIB, 100 * MIB, None), "rotated")  # type: ignore[func-returns-value]
+    assert (source.cache, len(source.launches), len(made)) == ("rotated", 64, 63)

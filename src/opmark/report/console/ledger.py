@@ -43,7 +43,8 @@ def print_ledger(ledger: Ledger, console: Console) -> None:
 
 
 def print_lines_above(ledger: Ledger, console: Console) -> None:
-    title = f"{ledger.model} on {ledger.backend} ×{ledger.threads}: {ledger.quantity} {seconds(ledger.seconds)}"
+    time = f"({seconds(ledger.seconds)}) disturbed" if ledger.disturbed else seconds(ledger.seconds)
+    title = f"{ledger.model} on {ledger.backend} ×{ledger.threads}: {ledger.quantity} {time}"
     console.print(title, soft_wrap=True, highlight=False)
 
 
@@ -70,8 +71,10 @@ def explain(ledger: Ledger) -> Iterator[str]:
     yield f"sum of {count_noun(ledger.calls, 'call')}: {seconds(ledger.total)}, {whole} of the model"
     states = sorted({row.cache for row in ledger.rows if row.cache})
     why = "more than" if ledger.driven_out else "no more than"
-    moved = count_bytes(ledger.moved)
-    yield f"caches {' and '.join(states)}: all calls together move {moved}, {why} the last cache holds"
+    data = count_bytes(ledger.footprint)
+    yield f"caches {' and '.join(states)}: weights and results of all calls are {data}, {why} the last cache holds"
+    if ledger.disturbed:
+        yield f"disturbed, so that shares of the model mean little: {ledger.disturbed}"
     if ledger.between is not None and ledger.views and ledger.launch is not None:
         yield (
             f"between them: {count_noun(ledger.views, 'call')} that only make views, about {seconds(ledger.launch)} "
@@ -82,7 +85,8 @@ def explain(ledger: Ledger) -> Iterator[str]:
     rest = ledger.difference - (ledger.between or 0.0)
     if not ledger.close:
         yield (
-            f"not explained: {percent(rest / ledger.seconds)}: Python between the calls of small operators, or caches"
+            f"not explained: {percent(rest / ledger.seconds)}: "
+            + ("operators are missing" if ledger.missing else "Python between the calls of small operators, or caches")
             if rest > 0
             else f"one by one the operators take {percent(-rest / ledger.seconds)} longer: in the model they find more "
             "of their data in the caches, or the machine was busier while they were measured"

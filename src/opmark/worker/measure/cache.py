@@ -95,11 +95,13 @@ class CacheRoom:
         return None
 
 
-def rotation(
-    first: Launch, another: Callable[[int], Launch], room: CacheRoom, sets: int, cache: Cache = "cold"
-) -> LaunchSource:
+def rotation(first: Launch, another: Callable[[int], Launch], room: CacheRoom, cache: Cache = "cold") -> LaunchSource:
     """Launches over several sets of inputs and outputs in turn, which are made here."""
+    sets = room.sets if cache == "cold" else room.most_sets
     launches = [OutputHolder(first), *(OutputHolder(another(i)) for i in range(1, sets))]
+    if cache == "rotated":  # the first outputs of a set are written to memory that the system still has to provide
+        for launch in (*launches, *launches):
+            launch()
     total = count_bytes(sets * room.set_bytes)
     return LaunchSource(launches, None, cache, f"rotated over {count_noun(sets, 'set')} of data, {total}")
 

@@ -103,7 +103,7 @@ class LayerOutputs(torch.nn.Module):  # type: ignore[misc]
         found: dict[str, Any] = {}
 
         def note(name: str, module: Any, given: Any, output: Any) -> None:
-            first = next(_floats(output), None)
+            first = next(filter(torch.is_floating_point, flatten(output)), None)
             if first is not None:
                 number = sum(one.partition("#")[0] == name for one in found)
                 # A copy: the next layer may change it in place, or return a view of it.
@@ -115,7 +115,10 @@ class LayerOutputs(torch.nn.Module):  # type: ignore[misc]
         finally:
             for handle in handles:
                 handle.remove()
-        return found | {f"output {i}" if i else "output": one for i, one in enumerate(_floats(outputs))}
+        return found | {
+            f"output {i}" if i else "output": one
+            for i, one in enumerate(filter(torch.is_floating_point, flatten(outputs)))
+        }
 
 
 class Positional(torch.nn.Module):  # type: ignore[misc]
@@ -130,17 +133,16 @@ class Positional(torch.nn.Module):  # type: ignore[misc]
         return tuple(outputs.values()) if isinstance(outputs, dict) else outputs
 
 
-def _floats(value: Any) -> Iterator[Any]:
-    """Yield the floating-point tensors of an output."""
+def flatten(value: Any) -> Iterator[Any]:
+    """Yield the tensors of an output, however deeply nested."""
     if isinstance(value, torch.Tensor):
-        if value.is_floating_point():
-            yield value
+        yield value
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from _floats(item)
+            yield from flatten(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _floats(item)
+            yield from flatten(item)
 
 
 def name_outputs(outputs: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import random
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_unflatten
 
 from opmark.errors import InvalidParameter, OpmarkError, Unsupported, UserError, nearest
 from opmark.models.counting import count_call
-from opmark.models.execution import converted
+from opmark.models.execution import converted, flatten
 from opmark.models.facts import DescribedInput, ModelDescription, ModelFacts
 from opmark.models.user_source import FileSource, ProgramSource, PythonSource, ScriptSource, TransformersSource
 from opmark.plugin import Params, draw_values
@@ -67,19 +67,8 @@ class ProgramCall(torch.nn.Module):  # type: ignore[misc]
 
 def _plain(outputs: Any) -> Any:
     """Return the tensors of an output: one, or a tuple."""
-    flat = tuple(_flatten(outputs))
+    flat = tuple(flatten(outputs))
     return flat[0] if len(flat) == 1 else flat
-
-
-def _flatten(value: Any) -> Iterator[Any]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _flatten(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _flatten(item)
 
 
 def _argument_names(model: Any) -> list[str]:
@@ -325,7 +314,7 @@ def _read_program(source: ProgramSource) -> Any:
 def describe_program(source: ProgramSource) -> ModelDescription:
     program = _read_program(source)
     args, kwargs = program.example_inputs or ((), {})
-    examples = [*_flatten(args), *_flatten(kwargs)]
+    examples = [*flatten(args), *flatten(kwargs)]
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     names = program.graph_signature.user_inputs
     if len(examples) != len(names):

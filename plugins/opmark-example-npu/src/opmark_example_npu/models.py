@@ -1,4 +1,5 @@
 """Whole models on the chip: compile a graph, load its weights, predict. The host does what the chip cannot."""
+
 from __future__ import annotations
 
 import time

@@ -10,6 +10,7 @@ from msgspec import Struct
 from opmark.analysis.rows import Row
 from opmark.plugin.registry import backend_or_none
 from opmark.schema.record import TaskStage
+from opmark.units import percent
 
 Reached = Literal["yes", "no", "?", ""]
 """`?`: nobody knows, as whether unchecked results are right. Empty: not needed, or not reached."""
@@ -27,6 +28,8 @@ class UsabilityRow(Struct, frozen=True):
     compiled: Reached
     ran: Reached
     right: Reached
+    coverage: str
+    """Share of the operators that the backend took, and of the FLOPs where that is another; empty if unknown."""
     stage: str
     """The stage that failed; empty if none did, or nothing was tried."""
     reason: str
@@ -67,12 +70,21 @@ def _line(row: Row, facts: Mapping[str, Any]) -> UsabilityRow:
         compiled=_reached("compile", row) if compiles else "",
         ran=ran,
         right=right,
+        coverage=_coverage(row),
         stage=row.stage,
         # What disturbed a measurement says nothing about the model.
         reason="" if row.status == "disturbed" else next(iter(row.reason.strip().splitlines()), ""),
         edits="none" if ran == "yes" else "",
         options=" ".join(filter(None, options)) or "none",
     )
+
+
+def _coverage(row: Row) -> str:
+    covered = row.coverage
+    if covered is None or not covered.operators:
+        return ""
+    text = percent(covered.taken / covered.operators)
+    return text if covered.flops is None else f"{text}, {percent(covered.flops)} of FLOPs"
 
 
 def _reached(stage: TaskStage, row: Row) -> Reached:

@@ -13,7 +13,7 @@ from opmark.analysis.rows import case_parameters
 from opmark.api.requests import ExtractRequest, RunRequest, keywords_of, model_name
 from opmark.catalogue import workload_file
 from opmark.catalogue.expansion import cases_of
-from opmark.errors import InvalidParameter, UserError
+from opmark.errors import InvalidParameter, TaskError, UserError
 from opmark.models.extraction import VIEWS, Extraction, extract_operators
 from opmark.models.family import source_of
 from opmark.models.operator import PREFIX
@@ -84,7 +84,10 @@ def extract_request(request: ExtractRequest) -> ModelOperators | FusedGraph:
     source = source_of(case.op.removeprefix(PREFIX))
     assert source is not None
     graph: Any = request.graph
-    found = extract_operators(source, case.params, graph, request.device, real=request.real)
+    try:
+        found = extract_operators(source, case.params, graph, request.device, real=request.real)
+    except TaskError as error:
+        raise UserError(error.message, error.hint) from None
     return model_operators(case, found, with_model=request.with_model)
 
 

@@ -11,7 +11,11 @@ from opmark.api.requests import RunRequest, keywords_of, typed
 from opmark.api.run import run_request
 from opmark.api.show import show
 from opmark.errors import UserError
+from opmark.plugin.registry import MODEL
+from opmark.plugin.registry import operator as find_operator
 from opmark.schema.options import PathLike
+
+_AS_IN = "as in `opmark model diff model:bert-base --backend openvino-cpu`"
 
 
 @typed
@@ -34,6 +38,14 @@ def diff(request: RunRequest) -> list[LayerDifference]:
 
 def diff_request(request: RunRequest) -> list[LayerDifference]:
     if not request.ops:
-        raise UserError("no model is named", "as in `opmark model diff model:bert-base --backend openvino-cpu`")
+        raise UserError("no model is named", _AS_IN)
+    for name in [request.ops] if isinstance(request.ops, str) else request.ops:
+        operator = find_operator(name)
+        if operator.category != MODEL:
+            raise UserError(f"`{name}` is no model", _AS_IN)
+        if "outputs" not in operator.by_name:
+            raise UserError(
+                f"the layers of `{name}` cannot be told apart", "a model in torch has layers; an ONNX file has none"
+            )
     params = {**(request.params or {}), "outputs": "layers"}
     return find_layer_differences(run_request(replace(request, params=params, compile_only=True, processes=1)).records)

@@ -101,8 +101,8 @@ COMMANDS = {
     ),
     "model": (
         "model",
-        "Look at whole models: where can they be used?"
-        "\n\nA matrix of models and backends: exported, compiled, ran, right.",
+        "Look at whole models: where can they be used, and which layer differs?"
+        "\n\nA matrix of models and backends (exported, compiled, ran, right), and the first layer that differs.",
     ),
     "env": ("env", "Environments for frameworks that cannot share this one."),
     "import": (

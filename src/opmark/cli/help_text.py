@@ -62,7 +62,11 @@ EXAMPLES = {
     "history": ("opmark history 'conv*' --since 90d", "opmark history matmul --label nightly"),
     "show": ("opmark show", "opmark show before --wide", "opmark show before -f csv -o before.csv"),
     "runs": ("opmark runs", "opmark runs label 20260101-120000-abcd before"),
-    "model": ("opmark run model:gpt2 --size small --backend all --compile-only", "opmark model matrix"),
+    "model": (
+        "opmark run model:gpt2 --size small --backend all --compile-only",
+        "opmark model matrix",
+        "opmark model diff model:gpt2 --size small",
+    ),
     "report": ("opmark report", "opmark report before after -o report.html"),
     "serve": ("opmark serve", "opmark serve --port 0"),
     "query": ("opmark query --views", "opmark query 'select op, count(*) from records group by op'"),

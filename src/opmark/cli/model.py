@@ -34,14 +34,13 @@ def matrix(
         print_usability(found, console(wide=wide, no_color=no_color))
 
 
-@model.command()
+@model.command(help="Which layer of a model is the first that a backend computes differently?")
 @takes(RunRequest)
 def diff(
     request: RunRequest,
     no_color: NoColor = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per model and backend.")] = False,
 ) -> None:
-    """Which layer of a model is the first that a backend computes differently?"""
     from msgspec import to_builtins
 
     from opmark.api.model import diff_request

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -11,7 +12,6 @@ import onnx
 from onnx import helper
 
 from opmark.errors import OpmarkError
-from opmark.models.export import ExportedModel
 from opmark.models.extraction import Extraction
 from opmark.models.recognition import Proposal, proposals
 from opmark.models.source import ModelSource
@@ -35,9 +35,11 @@ class _NoOperator(Exception):
 
 
 def list_operators(source: ModelSource, params: Params) -> Extraction:
-    """Return the distinct operators of the exported graph; nodes that the catalogue has no operator for are named."""
+    """Return the distinct operators of the exported graph, or of a file's own; nodes that the catalogue has no operator
+    for are named."""
     inputs = {name: (spec.shape, spec.dtype) for name, spec in source.inputs(params).items()}
-    model = onnx.shape_inference.infer_shapes(ExportedModel(source, params).model(inputs), data_prop=True)
+    built = import_module(source.execution).build_onnx(source, params)
+    model = onnx.shape_inference.infer_shapes(built.model(inputs), data_prop=True)
     graph = _GraphTensors(model.graph)
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     counts: dict[str, int] = {}

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorE
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opmark.errors import InvalidParameter, UnknownName
+from opmark.errors import InvalidParameter, OpmarkError, UnknownName
 from opmark.models.counting import make_call
 from opmark.models.execution import callable_of, placed
 from opmark.models.extraction import Extraction
@@ -213,7 +213,7 @@ def _signature(name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
 
 def extract(source: ModelSource, params: Params, graph: str, device: str, real: bool) -> Extraction:
     """Return the operators of a graph of a model: those that torch calls, or the nodes of its ONNX graph."""
-    if graph == "onnx":
+    if graph == "onnx" or source.framework != "torch":  # an ONNX file has no other graph
         from opmark.models.onnx_operators import list_operators
 
         return list_operators(source, params)
@@ -226,7 +226,9 @@ def trace(source: ModelSource, params: Params, device: str = "cpu", *, real: boo
         try:
             with FakeTensorMode(allow_non_fake_inputs=True):
                 return _trace(*make_call(source, params, device), params, device)
-        except (UnsupportedFakeTensorException, GuardOnDataDependentSymNode, NotImplementedError, RuntimeError):
+        except (
+            UnsupportedFakeTensorException, GuardOnDataDependentSymNode, NotImplementedError, RuntimeError, OpmarkError,
+        ):  # fmt: skip
             pass
     specs = source.inputs(params).values()
     given = [torch.from_numpy(cast(draw_values(spec, i), spec.dtype)).to(device) for i, spec in enumerate(specs)]

@@ -39,6 +39,8 @@ def source_of_file(name: str) -> ModelSource | None:
     place, _, function = name.rpartition(":")
     if place.endswith(".py"):
         return PythonSource(name, _existing(place), function)
+    if not name:
+        return None
     path = Path(name)
     kind = _BY_SUFFIX.get(path.suffix)
     if kind is None and path.suffix not in (".py", ".json") and "/" not in name and not path.exists():

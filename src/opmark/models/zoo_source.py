@@ -56,7 +56,7 @@ class ZooSource(ModelSource):
         if "seq" not in self.model.sizes["small"]:
             return ()
         most = self.model.sizes["small"]["seq"]
-        says = f"be at most {most} where size is small, got {{seq}} (`--size small` sets both)"
+        says = f"be at most {most} where size is small (`--size small` sets both)"
         return (ParamRule("seq", says, lambda p: p["size"] != "small" or p["seq"] <= most),)
 
     def output_names(self) -> tuple[str, ...]:

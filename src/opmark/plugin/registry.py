@@ -97,7 +97,9 @@ def operator(name: str) -> Operator:
             "package.module:function",
         )
     if found is None:
-        raise UnknownName("operator", name, [*known, *other], "opmark list ops")
+        meant = f"{MODEL}:{name}"
+        listed = {one for family in families().values() for one in family.names(meant) or ()}
+        raise UnknownName("operator", name, [*known, *other], "opmark list ops", meant if meant in listed else None)
     return found
 
 

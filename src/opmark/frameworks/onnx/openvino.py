@@ -133,7 +133,7 @@ class OpenVinoBackend(EngineBackend):
             cold = time.perf_counter() - start
         self._refuse_other_threads(compiled)
         layers = _layers(compiled)
-        _refuse_folded(compiled)
+        _refuse_folded(compiled, any_result=not getattr(built, "may_fall_back", False))
         _refuse_drawn_once(node_types(model), layers)
         if not self._own_precision:
             _refuse_less_precision(read, layers)
@@ -253,20 +253,26 @@ def _text(facts: Any, key: str) -> str:
     return str(facts[key].value) if key in facts else ""
 
 
-def _refuse_folded(compiled: Any) -> None:
+def _refuse_folded(compiled: Any, *, any_result: bool) -> None:
     """Raise Unsupported for a model that does not depend on its inputs: it is computed while compiling, and nothing
-    would be left to time."""
-    for result in compiled.get_runtime_model().get_results():
-        queue, seen = [result], {result.get_friendly_name()}
-        while queue:
-            node = queue.pop()
-            if node.get_type_name() == "Parameter" or _text(node.get_rt_info(), "layerType") not in _MOVES:
-                break
-            before = [value.get_node() for value in node.input_values()]
-            queue += [one for one in before if one.get_friendly_name() not in seen]
-            seen |= {one.get_friendly_name() for one in before}
-        else:
-            raise Unsupported("OpenVINO computes it while compiling: no call does any work")
+    would be left to time. With `any_result`, one such output is enough; layers of a network may be constant."""
+    results = compiled.get_runtime_model().get_results()
+    folded = [_is_folded(result) for result in results]
+    if any(folded) if any_result else all(folded):
+        raise Unsupported("OpenVINO computes it while compiling: no call does any work")
+
+
+def _is_folded(result: Any) -> bool:
+    """Return whether nothing that is computed at run time leads to a result."""
+    queue, seen = [result], {result.get_friendly_name()}
+    while queue:
+        node = queue.pop()
+        if node.get_type_name() == "Parameter" or _text(node.get_rt_info(), "layerType") not in _MOVES:
+            return False
+        before = [value.get_node() for value in node.input_values()]
+        queue += [one for one in before if one.get_friendly_name() not in seen]
+        seen |= {one.get_friendly_name() for one in before}
+    return True
 
 
 def _refuse_drawn_once(operators: tuple[str, ...], layers: list[_Layer]) -> None:

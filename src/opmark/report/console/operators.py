@@ -13,7 +13,7 @@ from rich.text import Text
 
 from opmark import units
 from opmark.plugin import BackendInfo, Implementation, Operator, Param
-from opmark.plugin.registry import backends, candidates, implementations
+from opmark.plugin.registry import MODEL, backends, candidates, implementations
 from opmark.report.console.table import plain_table
 from opmark.schema import Cost, Quantity
 from opmark.schema.coverage import TIERS, Coverage, CoveredOperator, Matrix
@@ -169,6 +169,8 @@ def _cost_cells(cost: Cost | None) -> tuple[str, ...]:
 
 
 def _tolerances(operator: Operator) -> Text:
+    if operator.category == MODEL:
+        return Text("may differ from the reference by a multiple of what rounding to its element type does to it")
     params = operator.complete(operator.presets["typical"])
     dtypes = filter(is_float, next((p.choices for p in operator.params if p.name == "dtype"), ()))
     bounds = {dtype: operator.tolerance.bounds(dtype, {**params, "dtype": dtype}) for dtype in dtypes}

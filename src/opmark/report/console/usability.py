@@ -10,14 +10,35 @@ from rich.text import Text
 from opmark.analysis.usability import UsabilityRow
 from opmark.report.console.table import print_prose, print_rows
 
-HEADS = ("model", "parameters", "backend", "exported", "compiled", "ran", "right", "failed in", "edits", "options")
+HEADS = (
+    "model",
+    "parameters",
+    "backend",
+    "exported",
+    "compiled",
+    "ran",
+    "right",
+    "coverage",
+    "failed in",
+    "edits",
+    "options",
+)
 _STYLES = {"yes": "green", "no": "red", "?": "yellow"}
 
 
 def cells(one: UsabilityRow) -> list[str]:
     """Return the cells of a line. A dash: not needed, or not reached."""
     answers = [answer or "-" for answer in (one.exported, one.compiled, one.ran, one.right)]
-    return [one.model, one.parameters, one.backend, *answers, one.stage or "-", one.edits or "-", one.options]
+    return [
+        one.model,
+        one.parameters,
+        one.backend,
+        *answers,
+        one.coverage or "-",
+        one.stage or "-",
+        one.edits or "-",
+        one.options,
+    ]
 
 
 def print_usability(found: Sequence[UsabilityRow], console: Console) -> None:

@@ -21,7 +21,7 @@ def test_all_is_what_can_run_here_with_the_rest_named() -> None:
 
 def test_a_pattern_takes_variants_too() -> None:
     names, _ = select_backends(["openvino-cpu*"])
-    assert names == ["openvino-cpu", "openvino-cpu/throughput"]
+    assert names == ["openvino-cpu", "openvino-cpu/throughput", "openvino-cpu/default-precision"]
 
 
 def test_a_pattern_that_matches_nothing_is_a_mistake() -> None:

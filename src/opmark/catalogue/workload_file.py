@@ -84,7 +84,7 @@ def suites() -> list[Workload]:
 
 def _suite_files() -> list[Any]:
     folder = files("opmark.catalogue") / "suites"
-    return sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
+    return sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name.removesuffix(".yaml"))
 
 
 def _read(path: Path) -> str:

@@ -14,9 +14,10 @@ from opmark.api.requests import ExtractRequest, RunRequest, keywords_of, model_n
 from opmark.catalogue import workload_file
 from opmark.catalogue.expansion import cases_of
 from opmark.errors import InvalidParameter, TaskError, UserError
-from opmark.models.extraction import VIEWS, Extraction, extract_operators
+from opmark.models.extraction import VIEWS, Extraction, Graph, extract_operators
 from opmark.models.family import source_of
 from opmark.models.operator import PREFIX
+from opmark.models.source import ModelSource
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Case, Entry, ImportProblem, Workload
@@ -70,6 +71,16 @@ class FusedGraph:
     """Number of operators of the graph that the backend was given, by kind."""
 
 
+def find_operators(
+    source: ModelSource, params: Mapping[str, Any], graph: Graph, device: str, *, real: bool = False
+) -> Extraction:
+    """Return the operators of a model; UserError where it cannot be traced."""
+    try:
+        return extract_operators(source, params, graph, device, real=real)
+    except TaskError as error:
+        raise UserError(error.message, error.hint) from None
+
+
 @keywords_of(ExtractRequest)
 def extract(request: ExtractRequest) -> ModelOperators | FusedGraph:
     """Return the operators that a model calls, each once with its count; for a backend, the kernels of its graph."""
@@ -84,10 +95,7 @@ def extract_request(request: ExtractRequest) -> ModelOperators | FusedGraph:
     source = source_of(case.op.removeprefix(PREFIX))
     assert source is not None
     graph: Any = request.graph
-    try:
-        found = extract_operators(source, case.params, graph, request.device, real=request.real)
-    except TaskError as error:
-        raise UserError(error.message, error.hint) from None
+    found = find_operators(source, case.params, graph, request.device, real=request.real)
     return model_operators(case, found, with_model=request.with_model)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from opmark.analysis.ledger import Ledger, make_ledgers
 from opmark.analysis.rows import rows_of_records
-from opmark.api.extract import model_case, model_operators
+from opmark.api.extract import find_operators, model_case, model_operators
 from opmark.api.requests import LedgerRequest, RunRequest, keywords_of
 from opmark.api.result import Result
 from opmark.api.run import run_request
 from opmark.api.show import show
 from opmark.errors import UserError
-from opmark.models.extraction import extract_operators
 from opmark.models.family import source_of
 from opmark.models.operator import PREFIX
 from opmark.plugin.registry import backend as find_backend
@@ -43,7 +42,7 @@ def _measure(request: LedgerRequest, model: str) -> Result:
     case = model_case(model, request.params, request.size)
     source = source_of(case.op.removeprefix(PREFIX))
     assert source is not None
-    found = extract_operators(source, case.params, "torch", info.device)
+    found = find_operators(source, case.params, "torch", info.device)
     whole = model_operators(case, found, with_model=True)
     for problem in whole.problems:
         request.say(f"not measured: {problem}")

@@ -37,4 +37,5 @@ def ledger(
         out = console(wide=wide, no_color=no_color)
         for one in found:
             print_ledger(one, out)
-    talk(result.storage)
+    if request.what and request.what.startswith("model:"):  # else it was stored before
+        talk(result.storage)

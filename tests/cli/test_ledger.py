@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.models
+
 Command = Callable[..., Any]
 
 pytest.importorskip("torch")

@@ -287,7 +287,7 @@ def test_a_quantity_that_nobody_measured() -> None:
     assert told.value.hint == "measured: latency:warm"
     with pytest.raises(UnknownName, match="no quantity named `latenzy`"):
         both(a, a, quantity="latenzy")
-    with pytest.raises(InvalidParameter, match="expected cold or warm behind the colon, got `hot`"):
+    with pytest.raises(InvalidParameter, match="expected one of cold, warm, rotated behind the colon, got `hot`"):
         both(a, a, quantity="latency:hot")
 
 

@@ -261,7 +261,9 @@ def _quantity_filter(quantity: str) -> Callable[[Key], bool]:
     if name not in ("", ALL, *QUANTITIES):
         raise UnknownName("quantity", name, [*QUANTITIES, ALL])
     if cache not in ("", *CACHES):
-        raise InvalidParameter(f"quantity `{quantity}`: expected one of {', '.join(CACHES)} behind the colon, got `{cache}`")
+        raise InvalidParameter(
+            f"quantity `{quantity}`: expected one of {', '.join(CACHES)} behind the colon, got `{cache}`"
+        )
     return lambda key: (name in ("", ALL) or key[0] == name) and cache in ("", key[1])
 
 

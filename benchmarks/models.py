@@ -26,7 +26,7 @@ SECONDS = 600.0
 MODELS = ("model:resnet50", "model:gpt2", "model:roformer")
 """Models whose small size takes more than a millisecond on one core, or is given more samples until it does."""
 BATCH = 8
-TURNS = 9
+TURNS = 31
 MOST = 0.02
 
 

@@ -121,7 +121,7 @@ def live_onnxruntime() -> Backend:
 
 
 def forget() -> None:
-    for cached in (source_of, facts._facts, facts._description, registry._make_by_family, registry.load_function):
+    for cached in (source_of, facts._find, registry._make_by_family, registry.load_function):
         cached.cache_clear()
 
 

@@ -11,14 +11,11 @@ from opmark.analysis.rows import Row, Timing
 from opmark.errors import UserError
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Case, Cost
+from opmark.schema.case import MODEL_PREFIX, VIEWS_TAG
 from opmark.schema.machine import Peaks
 from opmark.schema.record import MEASURED
 from opmark.schema.tensor import is_float
 
-MODEL = "model:"
-"""Prefix of the names of models."""
-VIEWS = "views="
-"""Beginning of the tag by which `opmark extract` tells how many calls of the model only make views."""
 _CACHE = 32 << 20
 """Assumed size of the last cache where the machine does not say."""
 _BUSY, _IDLE = ("rotated", "cold", "warm"), ("warm", "rotated", "cold")
@@ -105,10 +102,12 @@ class Ledger(Struct, frozen=True):
 
 def make_ledgers(rows: Sequence[Row]) -> list[Ledger]:
     """Return a ledger for each model of a run on each backend. Raise UserError where there is none."""
-    models = [row for row in rows if row.op.startswith(MODEL) and row.status in MEASURED and row.phase == "forward"]
+    models = [
+        row for row in rows if row.op.startswith(MODEL_PREFIX) and row.status in MEASURED and row.phase == "forward"
+    ]
     found = [ledger for model in models if (ledger := _ledger(model, rows))]
     if not found:
-        tried = next((row for row in rows if row.op.startswith(MODEL) and row.reason), None)
+        tried = next((row for row in rows if row.op.startswith(MODEL_PREFIX) and row.reason), None)
         why = f": {tried.op} is {tried.status}, {tried.reason}" if tried else ""
         raise UserError(
             f"the run holds no model that was measured together with its operators{why}",
@@ -137,7 +136,7 @@ def _ledger(model: Row, rows: Sequence[Row]) -> Ledger | None:
     footprint = (model.bytes or 0) + results
     driven_out = footprint > _last_cache(known)
     found = [_row(row, headline, known, _BUSY if driven_out else _IDLE) for row in own.values()]
-    tags = [tag for tag in _case(model).tags if tag.startswith(VIEWS)]
+    tags = [tag for tag in _case(model).tags if tag.startswith(VIEWS_TAG)]
     least = [one.seconds for one in found if one.seconds]
     launch = (known.launch.get("latency") if known else None) or min(least, default=None)
     return Ledger(
@@ -150,7 +149,7 @@ def _ledger(model: Row, rows: Sequence[Row]) -> Ledger | None:
         sorted(found, key=lambda one: (-(one.gain or 0.0), -(one.total or 0.0))),
         sum(one.total or 0.0 for one in found),
         sum(one.count for one in found),
-        int(tags[0].removeprefix(VIEWS)) if tags else 0,
+        int(tags[0].removeprefix(VIEWS_TAG)) if tags else 0,
         launch,
         known.source if known else "",
         footprint,

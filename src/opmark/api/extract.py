@@ -14,13 +14,13 @@ from opmark.api.requests import ExtractRequest, RunRequest, keywords_of, model_n
 from opmark.catalogue import workload_file
 from opmark.catalogue.expansion import cases_of
 from opmark.errors import InvalidParameter, TaskError, UserError
-from opmark.models.extraction import VIEWS, Extraction, Graph, extract_operators
+from opmark.models.extraction import Extraction, Graph, extract_operators
 from opmark.models.family import source_of
-from opmark.models.operator import PREFIX
 from opmark.models.source import ModelSource
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Case, Entry, ImportProblem, Workload
+from opmark.schema.case import MODEL_PREFIX, VIEWS_TAG
 from opmark.schema.record import MEASURED
 from opmark.schema.workload import VERSION
 from opmark.store import memory
@@ -92,7 +92,7 @@ def extract_request(request: ExtractRequest) -> ModelOperators | FusedGraph:
     if request.graph not in GRAPHS:
         find_backend(request.graph)
         return _fused_graph(case, request.graph)
-    source = source_of(case.op.removeprefix(PREFIX))
+    source = source_of(case.op.removeprefix(MODEL_PREFIX))
     assert source is not None
     graph: Any = request.graph
     found = find_operators(source, case.params, graph, request.device, real=request.real)
@@ -123,12 +123,12 @@ def model_operators(case: Case, found: Extraction, *, with_model: bool = False) 
     if with_model:
         entries.insert(0, _entry_of(case, found.views))
     about = f"Operators of {describe_case(case)}: {count_noun(found.calls, 'call')}; without views: {found.views}."
-    workload = Workload(VERSION, case.op.removeprefix(PREFIX), entries, about)
+    workload = Workload(VERSION, case.op.removeprefix(MODEL_PREFIX), entries, about)
     return ModelOperators(case, workload, tuple(found.problems), found.calls, found.views, found.computed)
 
 
 def _entry_of(case: Case, views: int) -> Entry:
-    return Entry(case.op, dict(case.params), tags=[f"{VIEWS}{views}"])
+    return Entry(case.op, dict(case.params), tags=[f"{VIEWS_TAG}{views}"])
 
 
 def describe_case(case: Case) -> str:

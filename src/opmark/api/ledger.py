@@ -11,8 +11,8 @@ from opmark.api.run import run_request
 from opmark.api.show import show
 from opmark.errors import UserError
 from opmark.models.family import source_of
-from opmark.models.operator import PREFIX
 from opmark.plugin.registry import backend as find_backend
+from opmark.schema.case import MODEL_PREFIX
 from opmark.schema.options import MeasureOptions, StoreOptions, options_of, split_names
 
 
@@ -24,7 +24,7 @@ def ledger(request: LedgerRequest) -> list[Ledger]:
 
 def ledger_request(request: LedgerRequest) -> tuple[list[Ledger], Result]:
     what = request.what
-    measures = what is not None and what.startswith(PREFIX)
+    measures = what is not None and what.startswith(MODEL_PREFIX)
     result = _measure(request, str(what)) if measures else show(what, db=request.db)
     rows = rows_of_records(result.records, result.run.id, result.peaks)
     return make_ledgers(rows), result
@@ -40,7 +40,7 @@ def _measure(request: LedgerRequest, model: str) -> Result:
             "--backend torch-cpu or torch-cuda; `opmark extract MODEL --graph BACKEND` lists what another one fuses",
         )
     case = model_case(model, request.params, request.size)
-    source = source_of(case.op.removeprefix(PREFIX))
+    source = source_of(case.op.removeprefix(MODEL_PREFIX))
     assert source is not None
     found = find_operators(source, case.params, "torch", info.device)
     whole = model_operators(case, found, with_model=True)

@@ -13,6 +13,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 from opmark.errors import UserError, nearest
+from opmark.schema.case import MODEL_PREFIX
 from opmark.schema.comparison import FAIL_ON
 from opmark.schema.options import (
     DEFAULT_COMPILE_TIMEOUT,
@@ -88,7 +89,7 @@ def parse_params(ops: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
 
 def model_name(name: str) -> str:
     """Return the name of a model as an operator: where only a model can be meant, the prefix may be left out."""
-    return name if name.startswith("model:") else f"model:{name}"
+    return name if name.startswith(MODEL_PREFIX) else f"{MODEL_PREFIX}{name}"
 
 
 def parse_call(name: str, text: str) -> Any:

@@ -10,6 +10,7 @@ import typer
 from opmark.api.requests import LedgerRequest, talk
 from opmark.cli.options import NoColor, Wide, takes
 from opmark.cli.output import TableStyle, console, print_json_lines
+from opmark.schema.case import MODEL_PREFIX
 
 
 @takes(LedgerRequest)
@@ -37,5 +38,5 @@ def ledger(
         out = console(wide=wide, no_color=no_color)
         for one in found:
             print_ledger(one, out)
-    if request.what and request.what.startswith("model:"):  # else it was stored before
+    if request.what and request.what.startswith(MODEL_PREFIX):  # else it was stored before
         talk(result.storage)

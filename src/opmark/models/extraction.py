@@ -11,9 +11,6 @@ from opmark.models.source import ModelSource
 from opmark.plugin import Params
 from opmark.schema import Entry, ImportProblem
 
-VIEWS = "views="
-"""Beginning of a tag of the model's own case: number of calls that only make views, which the operators leave out."""
-
 Graph = Literal["torch", "onnx"]
 
 

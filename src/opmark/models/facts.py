@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -69,33 +70,32 @@ class ModelDescription(msgspec.Struct, frozen=True):
 
 def facts(source: ModelSource, params: Params) -> ModelFacts:
     """Return the facts of a case: kept ones, else found by a child process, or here where torch is loaded already."""
-    return _facts(source, json.dumps(dict(params), sort_keys=True), source.stamp(params))
-
-
-@cache
-def _facts(source: ModelSource, written: str, stamp: str) -> ModelFacts:
-    params = json.loads(written)
-    kept = kept_file(source, params, "facts")
-    found: ModelFacts | None = read_kept(kept, ModelFacts)
-    if found is None:
-        here = source.framework in sys.modules and (_may_load() or not source.program)
-        found = source.count(params) if here else ask_child("facts", source, params, ModelFacts)
-        write_kept(kept, found)
+    found: ModelFacts = _find("facts", source, json.dumps(dict(params), sort_keys=True), source.stamp(params))
     return found
 
 
 def description(source: ModelSource, params: Params) -> ModelDescription:
     """Return the description of a model that a user has brought: a kept one, else found by a child process or here."""
-    return _description(source, json.dumps(dict(params), sort_keys=True), source.stamp(params))
+    found: ModelDescription = _find(
+        "description", source, json.dumps(dict(params), sort_keys=True), source.stamp(params)
+    )
+    return found
 
 
 @cache
-def _description(source: ModelSource, written: str, stamp: str) -> ModelDescription:
+def _find(what: str, source: ModelSource, written: str, stamp: str) -> Any:
     params = json.loads(written)
-    kept = kept_file(source, params, "description")
-    found: ModelDescription | None = read_kept(kept, ModelDescription)
+    kind: Any
+    find: Callable[[Params], Any]
+    if what == "facts":
+        here = source.framework in sys.modules and (_may_load() or not source.program)
+        kind, find = ModelFacts, source.count
+    else:
+        here, kind, find = _may_load(), ModelDescription, source.describe
+    kept = kept_file(source, params, what)
+    found = read_kept(kept, kind)
     if found is None:
-        found = source.describe(params) if _may_load() else ask_child("description", source, params, ModelDescription)
+        found = find(params) if here else ask_child(what, source, params, kind)
         write_kept(kept, found)
     return found
 

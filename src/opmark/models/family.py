@@ -7,12 +7,13 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 from opmark.errors import UnknownName
-from opmark.models.operator import PREFIX, model_operator
+from opmark.models.operator import model_operator
 from opmark.models.source import ModelSource
 from opmark.models.user_source import source_of_file
 from opmark.models.zoo import find, zoo
 from opmark.models.zoo_source import ZooSource
 from opmark.plugin import Operator
+from opmark.schema.case import MODEL_PREFIX
 
 
 @cache
@@ -26,18 +27,18 @@ class _Models:
     last = False
 
     def operator(self, name: str) -> Operator | None:
-        if not name.startswith(PREFIX):
+        if not name.startswith(MODEL_PREFIX):
             return None
-        source = source_of(name.removeprefix(PREFIX))
+        source = source_of(name.removeprefix(MODEL_PREFIX))
         if source is None:
-            raise UnknownName("model", name.removeprefix(PREFIX), zoo(), "opmark list models")
+            raise UnknownName("model", name.removeprefix(MODEL_PREFIX), zoo(), "opmark list models")
         return model_operator(source)
 
     def names(self, pattern: str) -> Sequence[str] | None:
-        if not pattern.startswith(PREFIX):
+        if not pattern.startswith(MODEL_PREFIX):
             return None
-        wanted = pattern.removeprefix(PREFIX)
-        return [PREFIX + name for name in zoo() if fnmatchcase(name, wanted)]
+        wanted = pattern.removeprefix(MODEL_PREFIX)
+        return [MODEL_PREFIX + name for name in zoo() if fnmatchcase(name, wanted)]
 
 
 MODELS = _Models()

@@ -20,7 +20,6 @@ from opmark.schema.case import MODEL_PREFIX
 from opmark.schema.cost import nbytes
 from opmark.schema.tensor import sizeof
 
-PREFIX = MODEL_PREFIX
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 _OPTIONS = {
     "outputs": choice("outputs", "those of the model, or of every layer", ("model", "layers"), "model", later=True),
@@ -31,7 +30,7 @@ _OPTIONS = {
 def model_operator(source: ModelSource) -> Operator:
     """Return the operator `model:NAME`."""
     return Operator(
-        name=PREFIX + source.name,
+        name=MODEL_PREFIX + source.name,
         summary=source.summary,
         category=MODEL,
         params=(

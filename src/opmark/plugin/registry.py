@@ -26,6 +26,7 @@ from opmark.plugin.formats import Exporter, Importer, WorkloadExporter
 from opmark.plugin.operator import Family, Implementation, Operator
 from opmark.plugin.param import Param, Params
 from opmark.plugin.profiler import Profiler
+from opmark.schema.case import MODEL_PREFIX
 
 T = TypeVar("T")
 
@@ -97,7 +98,7 @@ def operator(name: str) -> Operator:
             "package.module:function",
         )
     if found is None:
-        meant = f"{MODEL}:{name}"
+        meant = f"{MODEL_PREFIX}{name}"
         listed = {one for family in families().values() for one in family.names(meant) or ()}
         raise UnknownName("operator", name, [*known, *other], "opmark list ops", meant if meant in listed else None)
     return found

@@ -18,8 +18,8 @@ from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.hardware.host import why_no_device
 from opmark.plugin import BackendInfo, Operator
 from opmark.plugin.operator import rules_allow
+from opmark.plugin.registry import MODEL, backends, catalogue, operators_like
 from opmark.plugin.registry import backend as find_backend
-from opmark.plugin.registry import backends, catalogue, operators_like
 from opmark.plugin.registry import operator as find_operator
 from opmark.runner.guests.placement import why_missing
 from opmark.runner.plan import rank_count
@@ -177,7 +177,7 @@ def default_backends(cases: Sequence[Case] = ()) -> list[str]:
 
 
 def _runs_on(operator: Operator, framework: str) -> bool:
-    limited = operator.foreign or operator.category == "model"  # it has no implementations elsewhere
+    limited = operator.foreign or operator.category == MODEL  # it has no implementations elsewhere
     return not limited or bool(operator.implementations_for(framework))
 
 

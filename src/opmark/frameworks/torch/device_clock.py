@@ -23,6 +23,7 @@ _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cudaMemcpyAsync", "cu
              "hipMemsetAsync")  # fmt: skip
 # These own the work that they put on the device too, but need not have put any there.
 _MAY_LAUNCH = ("cudaMemcpy", "cudaMemset", "cuMemcpy", "cuMemset", "hipMemcpy", "hipMemset")
+_COPIES = ("cudaMem", "hipMem")
 _NO_WORK = ("cudaLaunchHostFunc", "hipLaunchHostFunc")
 # Cycles a second, generously: holding the device a little longer than asked for does no harm.
 _CYCLES = 2_000_000_000
@@ -151,9 +152,6 @@ def poison(value: Any) -> None:
         value.fill_(float("nan") if poisonous else torch.iinfo(value.dtype).max)
 
 
-_COPIES = ("cudaMem", "cuMem", "hipMem")
-
-
 class _Mark(NamedTuple):
     start: int
     end: int
@@ -191,12 +189,10 @@ def _by_call(events: Sequence[Any], calls: int) -> Trace:
         raise TimerFailed(
             "the profiler recorded nothing of the device: another tool may be using its counters, or this user may not"
         )
-    # A copy or a set of nothing leaves no record: it is missed only where a call has no record at all.
-    quiet = {e.correlation_id() for e in runtime if e.name().startswith(_COPIES)}
-    owners = {launched[key]: key in quiet for key in sorted(due - recorded, key=lambda key: key not in quiet)}
-    incomplete = [
-        owner for owner, only in owners.items() if owner is not None and owner >= 0 and not (only and found[owner])
-    ]
+    copies = {e.correlation_id() for e in runtime if e.name().startswith(_COPIES)}
+    missing = [(launched[key], key in copies) for key in due - recorded]
+    # A copy or a set of nothing leaves no record: it is missed only where its call has no other record.
+    incomplete = {owner for owner, copy in missing if owner is not None and owner >= 0 and not (copy and found[owner])}
     for call in incomplete:
         found[call] = []
     return Trace(found, len(incomplete), stray)

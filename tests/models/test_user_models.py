@@ -262,7 +262,7 @@ def test_a_parent_executes_nothing_of_the_user(monkeypatch: pytest.MonkeyPatch) 
     assert not Path("pids").exists()
     for _ in range(2):
         assert operator.inputs(operator.complete({"batch": 2}))["input"].shape == (2, 8)
-        facts._description.cache_clear()
+        facts._find.cache_clear()
     first = Path("pids").read_text().split()
     assert len(set(first)) == 1
     assert str(os.getpid()) not in first

@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from opmark.schema.load import LoadFacts
+
 # Conditions: what the machine did while samples were taken.
 
 
@@ -106,6 +108,12 @@ _ALL = (
         "device",
     ),
     Quantity(
+        "request_latency",
+        "from the moment that a request of a client is due until its answer, with all clients at work",
+        "what users of a served model wait for: percentiles under load (--clients, --arrival)",
+        "any",
+    ),
+    Quantity(
         "energy",
         "energy per call of a loop that is long compared with the sensor's step, idle power included",
         "joules per call and flops per joule; only where the device or the processor counts its energy",
@@ -174,6 +182,8 @@ class Measurement(Struct, frozen=True):
     """Samples of each rank, if several ranks measured together; `samples` then holds the slowest rank's each time."""
     warmup_samples: tuple[float, ...] = ()
     """Seconds of each warm-up call, if their number was fixed and the clock can time single calls."""
+    load: LoadFacts | None = None
+    """For request_latency: the load, and what was seen of it."""
 
     @property
     def disturbed(self) -> bool:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from opmark.schema.case import content_id
 from opmark.schema.cost import Cost
+from opmark.schema.evaluation import Evaluation
 from opmark.schema.measurement import Cache, Measurement
 from opmark.schema.task import Task
 
@@ -254,6 +255,8 @@ class Record(Struct, frozen=True):
     """Only for communication that runs beside other work."""
     stage: TaskStage = ""
     """The stage in which the task ended, if it did not reach its end; empty also if it was never tried."""
+    evaluation: Evaluation | None = None
+    """Only where `Settings.data` names data."""
 
     @property
     def failed(self) -> bool:

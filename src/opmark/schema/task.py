@@ -10,6 +10,8 @@ from msgspec.json import encode
 from msgspec.structs import fields, replace
 
 from opmark.schema.case import Case, digest
+from opmark.schema.evaluation import DataChoice
+from opmark.schema.load import Load
 from opmark.schema.measurement import Cache
 
 # Sampling: how long to warm up, how finely to sample, when to stop.
@@ -85,6 +87,10 @@ class Settings(Struct, frozen=True):
     """Index among the fresh processes that measure the case."""
     compile_only: bool = False
     """Compile and verify, and measure nothing."""
+    load: Load | None = None
+    """Measure `request_latency` under this load, in place of other quantities."""
+    data: DataChoice | None = None
+    """Evaluate the accuracy on this data after verification."""
 
 
 def key_across_processes(case: str, backend: str, implementation: str, settings: Settings) -> tuple[object, ...]:

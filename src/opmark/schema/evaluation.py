@@ -1,0 +1,45 @@
+"""Evaluation: how often a model is right on labelled data."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class DataChoice(Struct, frozen=True):
+    """Labelled data that a model is evaluated on."""
+
+    name: str
+    """The kind of data set: `imagenet`, `squad`, `digits`."""
+    path: str = ""
+    """File or folder of the user; empty for data that comes with a package."""
+    percent: float = 100.0
+    """Share of the samples, drawn by the seed of the settings."""
+    options: dict[str, str] = {}
+    """Further files or choices that the data set takes, such as the vocabulary of a tokenizer."""
+
+
+class Metric(Struct, frozen=True):
+    """A figure over all samples with its 95 % interval."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    """None where nobody has an interval for it."""
+    better: str = "higher"
+    """`higher` or `lower`: which values are better."""
+
+
+class Evaluation(Struct, frozen=True):
+    data: DataChoice
+    metrics: dict[str, Metric]
+    """By name; the first is the one that verdicts are about."""
+    samples: int
+    """Number of samples that were evaluated."""
+    available: int
+    """Number of samples in the data."""
+    scores: dict[str, list[float]] = {}
+    """Per metric, the score of each sample in the order of the data: what two backends are compared by, sample by
+    sample."""
+    digest: str = ""
+    """Digest of the samples and labels: results are compared only where it is the same."""
+    notes: tuple[str, ...] = ()

@@ -37,6 +37,7 @@ class LoadFacts(Struct, frozen=True):
     due: tuple[float, ...] = ()
     """Seconds after the beginning of the window at which each request was due."""
     late: tuple[float, ...] = ()
-    """Seconds by which the generator itself began each request too late, with a client that was free; open loop only."""
+    """Seconds by which the generator itself began each request too late, although a client was free; open loop
+    only."""
     overhead: float = 0.0
     """Seconds that the generator adds to a request, measured with a model that does nothing."""

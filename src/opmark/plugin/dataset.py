@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from opmark.plugin.operator import Operator, Params
+from opmark.plugin.operator import Operator
+from opmark.plugin.param import Params
 from opmark.schema.evaluation import DataChoice, Metric
 
 

@@ -84,9 +84,9 @@ def test_an_interrupted_run_is_readable_and_can_be_resumed(
 
 
 def _wait_for(db: Path) -> None:
-    """The store is made with the environment, as soon as the worker is ready."""
+    """The store is made with the environment, as soon as the worker is ready; its file is empty until it has tables."""
     until = time.monotonic() + 60
-    while not db.exists():
+    while not db.exists() or not db.stat().st_size:
         assert time.monotonic() < until
         time.sleep(0.01)
 

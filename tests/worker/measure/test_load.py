@@ -67,10 +67,12 @@ def test_a_closed_loop_has_one_request_per_client_in_flight() -> None:
     assert found.load is not None
     assert found.load.in_flight == pytest.approx(2, rel=0.2)
     assert found.load.in_flight == pytest.approx(sum(found.samples) / found.load.window, rel=0.05)  # Little's law
-    assert found.quantity == "request_latency" and found.timer == "2 clients"
+    assert found.quantity == "request_latency"
+    assert found.timer == "2 clients"
     assert found.warmup_calls == 2
     assert not found.load.late
-    assert list(found.load.due) == sorted(found.load.due) and found.load.due[0] == 0
+    assert list(found.load.due) == sorted(found.load.due)
+    assert found.load.due[0] == 0
 
 
 def test_waiting_for_a_free_client_counts_in_an_open_loop() -> None:
@@ -102,7 +104,9 @@ def test_arrivals_are_even_or_random_and_a_seed_repeats_them() -> None:
     gaps = [b - a for a, b in pairwise(drawn)]
     assert mean(gaps) == pytest.approx(0.01, rel=0.05)
     assert mean(gap > 0.01 for gap in gaps) == pytest.approx(0.368, abs=0.02)  # 1/e, as gaps of a Poisson process
-    assert len(even) == 100 and len(drawn) == 20_000 and even[0] == drawn[0] == 0
+    assert len(even) == 100
+    assert len(drawn) == 20_000
+    assert even[0] == drawn[0] == 0
 
 
 def test_a_request_that_hangs_ends_the_load_and_is_named() -> None:

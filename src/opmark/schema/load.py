@@ -23,6 +23,26 @@ class Load(Struct, frozen=True):
     request_timeout: float = 30.0
     """Seconds after which a request counts as hanging."""
 
+    @property
+    def total(self) -> int:
+        """Requests of all clients together."""
+        return self.clients * self.requests
+
+    @property
+    def text(self) -> str:
+        """The load as tables name it, without what only decides how long it lasts: `4 clients`, `4 clients, poisson
+        500/s`. Figures are compared only where this is the same."""
+        clients = "1 client" if self.clients == 1 else f"{self.clients} clients"
+        return clients if self.arrival == "closed" else f"{clients}, {self.arrival} {self.rate:g}/s"
+
+
+def parse_load_text(text: str) -> tuple[int, Arrival, float]:
+    """Return clients, arrival and rate of a load that is written as `Load.text` writes it."""
+    clients, _, rest = text.partition(", ")
+    arrival, _, rate = rest.partition(" ")
+    known: Arrival = next((one for one in ARRIVALS if one == arrival), "closed")
+    return int(clients.partition(" ")[0]), known, float(rate.removesuffix("/s") or 0)
+
 
 class LoadFacts(Struct, frozen=True):
     """What was seen of a load beside the latencies of its requests, which are the samples of the measurement. Samples,

@@ -1,6 +1,6 @@
 """The process that loads a model for a parent that must not: `python -m opmark.models.child WHAT NAME PARAMS OPTIONS`.
 
-It prints what it found as the last line of its output, as JSON: facts, description or operators of the model, or the
+It prints what it found as the last line of its output, as JSON: facts, description, operators or exported files of the model, or the
 message and the hint of an error.
 """
 
@@ -39,6 +39,10 @@ def _find(what: str, source: ModelSource, params: Params, options: Mapping[str, 
         from opmark.models.tracing import extract
 
         return extract(source, params, **options)
+    if what == "export":
+        from opmark.models.writing import export_model
+
+        return export_model(source, params, **options)
     return source.count(params) if what == "facts" else source.describe(params)
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from opmark.errors import UnknownName
 from opmark.models.operator import model_operator
 from opmark.models.source import ModelSource
-from opmark.models.user_source import source_of_file
+from opmark.models.user_source import PackagedGraph, source_of_file
 from opmark.models.zoo import find, zoo
 from opmark.models.zoo_source import ZooSource
 from opmark.plugin import Operator
@@ -20,7 +20,9 @@ from opmark.schema.case import MODEL_PREFIX
 def source_of(name: str) -> ModelSource | None:
     """Return the source of a model by its name in the zoo, or by the file or folder that it is in."""
     entry = find(name)
-    return ZooSource(entry) if entry is not None else source_of_file(name)
+    if entry is None:
+        return source_of_file(name)
+    return ZooSource(entry) if entry.build else PackagedGraph(entry)
 
 
 class _Models:

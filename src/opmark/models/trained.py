@@ -5,6 +5,7 @@ Only a worker or a child process imports this.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,15 +13,32 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.nn.functional import cross_entropy
 
-from opmark.models.datasets.digits import read_digits
-from opmark.models.datasets.speeches import read_speeches
 from opmark.errors import UserError
 from opmark.models.checkpoint import read_tensors
+from opmark.models.datasets.digits import read_digits
+from opmark.models.datasets.speeches import read_speeches
+from opmark.models.weights import initialise, no_initialisation
+from opmark.models.zoo_source import ZooSource
 
 Loss = Callable[[Any, torch.Generator], Any]
 """loss(module, generator): the loss over a batch that the generator draws."""
+
+
+def write_weights(source: ZooSource, path: Path) -> None:
+    """Make the weights of a model with the function that its entry names, and write them as safetensors."""
+    with no_initialisation():
+        module = source.construct({})
+    with unset_fake_temporarily():  # counting calls this while tensors have no data
+        tensors = globals()[source.model.weights](module, source.file())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(f".{os.getpid()}.new")
+    save_file({name: value.contiguous().clone() for name, value in tensors.items()}, new)
+    new.replace(path)
+
 
 # Weights of packages.
 
@@ -58,17 +76,15 @@ def train_gpt(module: Any, path: Path) -> dict[str, Any]:
     window = torch.arange(module.model.config.n_positions + 1)
 
     def loss(network: Any, generator: torch.Generator) -> Any:
-        starts = torch.randint(len(text) - len(window), (24,), generator=generator)
+        starts = torch.randint(len(text) - len(window), (8,), generator=generator)
         rows = text[starts[:, None] + window]
         return cross_entropy(network(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
 
-    return _train(module, loss, steps=400, rate=3e-3)
+    return _train(module, loss, steps=400, rate=4e-3)
 
 
 def _train(module: Any, loss: Loss, *, steps: int, rate: float) -> dict[str, Any]:
     """Return the weights after a number of steps of AdamW, whose rate rises and falls once."""
-    from opmark.models.weights import initialise
-
     with _reproducible():
         initialise(module)
         generator = torch.Generator().manual_seed(0)
@@ -85,11 +101,11 @@ def _train(module: Any, loss: Loss, *, steps: int, rate: float) -> dict[str, Any
 
 @contextmanager
 def _reproducible() -> Iterator[None]:
-    """Compute with gradients and with algorithms that give the same numbers every time."""
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
+    """Compute with gradients and on one thread: more of them add up in another order."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
         with torch.enable_grad():
             yield
     finally:
-        torch.use_deterministic_algorithms(before)
+        torch.set_num_threads(threads)

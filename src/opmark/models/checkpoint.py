@@ -22,8 +22,12 @@ _NESTED = ("state_dict", "model_state_dict", "model")
 
 
 def load_weights(module: Any, place: str, name: str) -> None:
-    """Fill all parameters and buffers of a module; UserError where names or shapes are other ones."""
-    found = _read(Path(place))
+    """Fill a module with the weights of a file or folder; UserError where names or shapes are other ones."""
+    fill(module, read_tensors(Path(place)), place, name)
+
+
+def fill(module: Any, found: dict[str, Any], place: str, name: str) -> None:
+    """Fill all parameters and buffers of a module with tensors by name, which come from `place`."""
     own = {key: value for key, value in module.state_dict().items() if isinstance(value, torch.Tensor)}
     found = _align(found, own)
     missing = [names[0] for names in _names_of_tensors(module) if not found.keys() & set(names)]
@@ -55,7 +59,7 @@ def _names_of_tensors(module: Any) -> Iterable[list[str]]:
     return names.values()
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_tensors(path: Path) -> dict[str, Any]:
     """Return the tensors of a file, or of all safetensors of a folder."""
     files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
     if not files:

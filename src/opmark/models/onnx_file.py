@@ -7,6 +7,7 @@ ONNX graphs in float64 is fast enough.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import prod
@@ -264,8 +265,13 @@ def count_onnx(source: OnnxSource, params: Params) -> ModelFacts:
         flops=total or None,
         weights=sum(prod(one.dims) for one in model.graph.initializer),
         outputs={name: shape for name, (shape, _) in outputs.items()},
-        dtypes=tuple(dtype for _, dtype in outputs.values()),
+        dtypes=tuple(_converted_type(dtype, source, params) for _, dtype in outputs.values()),
     )
+
+
+def _converted_type(dtype: str, source: OnnxSource, params: Params) -> str:
+    """Return the element type of an output: that of the case where the graph is converted to it."""
+    return str(params["dtype"]) if dtype == source.description(params).dtype else dtype
 
 
 def _node_flops(node: Any, known: Mapping[str, tuple[tuple[int, ...], str]]) -> int | None:
@@ -390,15 +396,33 @@ def _moved_weights(source: OnnxSource, step: float, generator: Any) -> Iterator[
 
 
 class OnnxFile:
-    """The graph of a file, with the shapes of a case."""
+    """The graph of a file, with the shapes and the element type of a case."""
 
-    def __init__(self, source: OnnxSource) -> None:
+    def __init__(self, source: OnnxSource, params: Params) -> None:
         self.source = source
+        self.may_fall_back = params["dtype"] != source.description(params).dtype
+        """Whether it is converted to float16. An engine that has no kernel of this type for some of its nodes computes
+        these in float32, and says so."""
 
     def model(self, inputs: Mapping[str, tuple[tuple[int, ...], str]]) -> Any:
         """Return an onnx.ModelProto; `inputs` holds (shape, dtype) by name."""
-        return _apply_shapes(_read(self.source, weights=True), {name: shape for name, (shape, _) in inputs.items()})
+        model = _apply_shapes(_read(self.source, weights=True), {name: shape for name, (shape, _) in inputs.items()})
+        return _to_float16(model) if self.may_fall_back else model
+
+
+def _to_float16(model: Any) -> Any:
+    """Return a graph of float32 as one of float16, its inputs and outputs too."""
+    try:
+        from onnxruntime.transformers.float16 import convert_float_to_float16
+    except ImportError:
+        raise Unsupported(
+            "graphs are converted to float16 by ONNX Runtime, which is not installed (pip install "
+            "'opmark[onnxruntime]')"
+        ) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns of every weight that is rounded to the smallest number
+        return convert_float_to_float16(model, keep_io_types=False)
 
 
 def build_onnx(source: OnnxSource, params: Params, **given: Any) -> OnnxFile:
-    return OnnxFile(source)
+    return OnnxFile(source, params)

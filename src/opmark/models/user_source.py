@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from opmark.errors import InvalidParameter, UserError
+from opmark.models.datasets.packages import package_file
 from opmark.models.facts import ModelDescription, ModelFacts, description
 from opmark.models.source import ModelSource
+from opmark.models.zoo.entry import ZooModel
 from opmark.models.zoo_source import digest_sources, package_version, stamp_file, stamp_weights
 from opmark.plugin import Param, Params
 from opmark.plugin.param import size
@@ -90,6 +92,8 @@ class FileSource(ModelSource):
     domain = "user"
     takes: tuple[str, ...] = ()
     """Parameters besides `batch`."""
+    converts: Mapping[str, tuple[str, ...]] = {}
+    """Element types that a graph of a single type can be converted to, by its own type."""
 
     def __init__(self, name: str, path: Path) -> None:
         self.name, self.path = name, path
@@ -105,7 +109,7 @@ class FileSource(ModelSource):
 
     def inputs(self, params: Params) -> dict[str, TensorSpec]:
         known, batch, dtype = self.description(params), params["batch"], str(params["dtype"])
-        if known.dtype and known.dtype != dtype:
+        if known.dtype and dtype not in (known.dtype, *self.converts.get(known.dtype, ())):
             raise InvalidParameter(
                 f"`{self.name}` computes in {known.dtype}, and the case says {dtype}", f"give -p dtype={known.dtype}"
             )
@@ -258,6 +262,7 @@ class OnnxSource(FileSource):
     framework = "onnx"
     execution = "opmark.models.onnx_file"
     implemented = ("onnx",)
+    converts: Mapping[str, tuple[str, ...]] = {"float32": ("float16",)}
     why_no_batch = "the first axis of its inputs has a fixed size in the file; export it with a dynamic one"
     reference_by = "ONNX Runtime without graph optimisations, in the file's own types"
 
@@ -282,6 +287,31 @@ class OnnxSource(FileSource):
 
     def module(self, params: Params) -> Any:
         raise AssertionError("an ONNX graph is no torch module")
+
+
+class PackagedGraph(OnnxSource):
+    """An ONNX file of an installed package, which the zoo knows by name."""
+
+    takes = ()
+
+    def __init__(self, model: ZooModel) -> None:
+        self.name, self.model, self.summary, self.domain = model.name, model, model.summary, model.domain
+
+    @property
+    def path(self) -> Path:  # type: ignore[override]
+        return package_file(self.model.file, f"`model:{self.name}`")
+
+    def describe(self, params: Params) -> ModelDescription:
+        from opmark.models.onnx_file import describe_onnx
+
+        inputs = self.model.inputs({"batch": 1, "dtype": "float32"}, self.model.full)
+        written = {
+            name: f"{'x'.join(map(str, one.shape))} {one.dtype} {one.low:g}..{one.high:g}" for name, one in inputs.items()
+        }
+        return describe_onnx(self, {**params, "inputs": written})
+
+    def output_names(self) -> tuple[str, ...]:
+        return self.model.outputs
 
 
 class ModuleSource(FileSource):

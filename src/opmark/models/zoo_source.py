@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from opmark.errors import Unsupported, UserError
+from opmark.models.datasets.packages import package_file
+from opmark.models.facts import ModelFacts, kept_file
 from opmark.models.host import asks_host
 from opmark.models.source import ModelSource
 from opmark.models.zoo.entry import ZooModel
@@ -41,10 +43,13 @@ class ZooSource(ModelSource):
             self.execution = "opmark.models.guest_execution"
 
     def params(self) -> tuple[Param, ...]:
-        own = [size(name, _DOCS.get(name, name)) for name in self.model.sizes["full"]]
+        # The sizes of a model with trained weights are those that it was trained for.
+        given = self.model.sizes["full"].items()
+        own = [size(name, _DOCS.get(name, name), *([value] if self.model.file else [])) for name, value in given]
         stages = self.model.stages
         return (
-            choice("size", "the whole model, or a small one of the same structure", ("full", "small"), "full"),
+            *([choice("size", "the whole model, or a small one of the same structure", ("full", "small"), "full")]
+              if self.model.small else ()),
             size("batch", "number of samples in a call", 1),
             *([choice("stage", "prefill: all tokens of a prompt; decode: one more token after a cache of `seq`", stages,
                       stages[0])] if stages else ()),
@@ -52,6 +57,9 @@ class ZooSource(ModelSource):
         )  # fmt: skip
 
     def presets(self) -> Mapping[str, Mapping[str, Any]]:
+        if not self.model.small:
+            typical = {"batch": 1, **self.model.sizes["full"]}
+            return {"small": typical, "typical": typical, "large": {**typical, "batch": 8}}
         typical = {"size": "full", "batch": 1, **self.model.sizes["full"]}
         small = {"size": "small", "batch": 1, **self.model.sizes["small"]}
         return {"small": small, "typical": typical, "large": {**typical, "batch": 8}}
@@ -60,7 +68,7 @@ class ZooSource(ModelSource):
         return self.model.inputs(params, self.model.config(params))
 
     def rules(self) -> tuple[ParamRule, ...]:
-        if "seq" not in self.model.sizes["small"]:
+        if "seq" not in self.model.sizes.get("small", ()):
             return ()
         most = self.model.sizes["small"]["seq"]
         says = f"be at most {most} where size is small (`--size small` sets both)"
@@ -93,12 +101,31 @@ class ZooSource(ModelSource):
         if params.get("weights"):
             load_weights(module, params["weights"], self.name)
             return module.eval()
+        if self.model.weights:
+            load_weights(module, str(self.trained()), self.name)
+            return module.eval()
         initialise(module)
         with torch.no_grad():
             given = self.inputs({**params, "batch": _CALIBRATION_BATCH, "dtype": "float32"})
             generator = torch.Generator().manual_seed(0)
             calibrate(module, {name: _draw(spec, generator) for name, spec in given.items()})
         return module
+
+    def count(self, params: Params) -> ModelFacts:
+        """Count, and train first: a worker's time is limited, and the child process that counts has minutes."""
+        if self.model.weights and not params.get("weights"):
+            self.trained()
+        return super().count(params)
+
+    def trained(self) -> Path:
+        """Return the file with the weights of a model that has real ones; it is made once. Only a worker or a child
+        process calls it."""
+        kept: Path = kept_file(self, {}, "safetensors")
+        if not kept.exists():
+            from opmark.models.trained import write_weights
+
+            write_weights(self, kept)
+        return kept
 
     def construct(self, params: Params) -> Any:
         if self.model.needs and find_spec(self.model.needs) is None:
@@ -109,7 +136,11 @@ class ZooSource(ModelSource):
         return getattr(import_module(f"opmark.models.networks.{module}"), function)(**self.model.config(params))
 
     def stamp(self, params: Params) -> str:
-        return f"{digest_sources()} {package_version(self.model.needs)} {stamp_weights(params)}"
+        file = stamp_file(self.file(), self.name) if self.model.file else ""
+        return f"{digest_sources()} {package_version(self.model.needs)} {file} {stamp_weights(params)}"
+
+    def file(self) -> Path:
+        return package_file(self.model.file, f"`model:{self.name}`")
 
 
 class MlirZooSource(ZooSource):

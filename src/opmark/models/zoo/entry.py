@@ -18,9 +18,10 @@ class ZooModel:
     name: str
     domain: Literal["cv", "nlp", "rec", "mm", "speech"]
     purpose: str
-    """`regular`, `popular` and `sota`, as ByteMLPerf's table has them; `structure` for a part of a model; `opbench`."""
+    """`regular`, `popular` and `sota`, as ByteMLPerf's table has them; `structure` for a part of a model; `opbench`;
+    `real` for a small one with trained weights."""
     summary: str
-    build: str
+    build: str = ""
     """`module:function` below opmark.models.networks, as in `decoder:Decoder`. The function takes the
     configuration by name and returns a torch.nn.Module, whose forward takes the inputs in the order of `inputs` and
     returns a tensor or a tuple of tensors. It does not initialise weights: opmark.models.weights does, and then calls
@@ -31,8 +32,8 @@ class ZooModel:
     parameters: int
     """Number of parameters at full size, a frozen table of positions among them."""
     full: Config
-    small: Config
-    """A configuration that runs in milliseconds on two cores, of the same structure."""
+    small: Config = field(default_factory=dict)
+    """A configuration that runs in milliseconds on two cores, of the same structure; none for a model with `file`."""
     sizes: Mapping[str, Mapping[str, int]]
     """Values of the parameters besides `batch`, by preset: {"full": {"seq": 384}, "small": {"seq": 64}}; `seq` is a
     number of tokens, `image` the height and width of a picture."""
@@ -55,9 +56,14 @@ class ZooModel:
     and `dtype`, so that TensorFlow runs it; its layers are named after the modules that `build` makes."""
     needs: str = ""
     """A package besides torch that the network comes from."""
+    file: str = ""
+    """File or folder of an installed package, as in `magika/models/model.onnx`: the graph itself, weights, or what they
+    are trained on. Empty for a model whose weights are random."""
+    weights: str = ""
+    """Function of opmark.models.trained that makes the weights from `file`; empty where the file is the graph."""
     aliases: tuple[str, ...] = ()
     note: str = ""
     """What a reader of the table has to know."""
 
     def config(self, params: Params) -> Config:
-        return self.small if params["size"] == "small" else self.full
+        return self.small if params.get("size") == "small" else self.full

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ class TorchBackend(Backend):
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
+        if info.requires:
+            import_module(info.requires)  # a vendor's package adds its device to torch when it is imported
         self._device = _device_type(info.device)
         self.asynchronous = self._device != "cpu"
         self._clock = CudaClock() if self._device == "cuda" else None

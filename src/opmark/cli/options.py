@@ -30,7 +30,7 @@ Db = Annotated[str | None, typer.Option(help=options_of(StoreOptions)["db"].opti
 
 Allow = Annotated[list[str] | None, typer.Option(help=options_of(Selection)["allow"].option.help)]
 
-_LISTS = ("names", "numbers", "texts", "params")
+_LISTS = ("names", "numbers", "rates", "texts", "params")
 
 
 def takes(*requests: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -120,6 +120,8 @@ def make_request(request: type, given: Mapping[str, Any]) -> Any:
             values[name] = split(text)
         elif found.form == "numbers":
             values[name] = whole_numbers(split(text), found.flag)
+        elif found.form == "rates":
+            values[name] = rates(split(text), found.flag)
         elif found.form == "share":
             values[name] = share(text, found.flag.removeprefix("--"))
         elif found.form == "params":
@@ -147,6 +149,15 @@ def whole_numbers(values: list[str], option: str) -> list[int]:
         if not value.isdecimal():
             raise InvalidParameter(f"{option}: expected whole numbers, got `{value}`", f"as in {option} 1,2")
     return [int(value) for value in values]
+
+
+def rates(values: list[str], option: str) -> list[float]:
+    try:
+        return [float(value) for value in values]
+    except ValueError:
+        raise InvalidParameter(
+            f"{option}: expected numbers, got `{','.join(values)}`", f"as in {option} 50,100"
+        ) from None
 
 
 def share(text: str, option: str) -> float:

@@ -255,6 +255,8 @@ class ModelCall(partial[Any]):
 
     kept: int = 0
     """Bytes of its weights and tables."""
+    keeps_state: bool = False
+    """Whether a call writes to the module: the keys and values of a language model."""
 
 
 def build_torch(source: ModelSource, params: Params, **tensors: Any) -> Callable[[], Any]:
@@ -262,6 +264,7 @@ def build_torch(source: ModelSource, params: Params, **tensors: Any) -> Callable
     called: Any = callable_of(placed(source, params, device), params)
     called = Positional(called) if isinstance(called, LayerOutputs) else called
     launch = ModelCall(called, *tensors.values())
+    launch.keeps_state = params.get("stage") == "decode"
     launch.kept = sum(value.nbytes for value in (*called.parameters(), *called.buffers()))
     return launch
 

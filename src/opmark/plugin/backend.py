@@ -448,6 +448,22 @@ class Backend(ABC):
         """
         raise Unsupported(f"{self.info.name} has no automatic differentiation")
 
+    def clients(
+        self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
+    ) -> Sequence[Launch]:
+        """Return one launch per client of the model that `launch` has loaded: the first over its own inputs, and one
+        for each of the `others`, which are inputs of the same kind.
+
+        Each is called from a thread of its own while the others run, and returns when its outputs are computed. The
+        model is not loaded a second time. `rebuild` makes a launch over other inputs as `launch` was made, through
+        `compile`: it is for a framework that keeps what it has loaded. Without this method there is one client at most,
+        because nobody knows whether launches may run at the same time; a lock around them would make clients wait for
+        each other and call that the model's latency.
+        """
+        if others:
+            raise Unsupported(f"{self.info.name} does not say how several clients share one loaded model")
+        return [WaitingLaunch(launch, self.synchronize) if self.asynchronous else launch]
+
     def count(self, launch: Launch, reads: Sequence[Any]) -> CallCost:
         """Return the cost of one call of a function that is not in the catalogue, as far as the framework can count it:
         bytes of its inputs and outputs, and floating-point operations."""
@@ -502,6 +518,21 @@ class Backend(ABC):
     def traced(self, path: Path) -> AbstractContextManager[Any] | None:
         """Return a context that writes a Chrome trace; None if it would show no more than the clock of the host."""
         return None
+
+
+class WaitingLaunch:
+    """A launch that returns when its work is done."""
+
+    __slots__ = ("_launch", "_wait")
+
+    def __init__(self, launch: Launch, wait: Callable[[], None]) -> None:
+        self._launch = launch
+        self._wait = wait
+
+    def __call__(self) -> Any:
+        outputs = self._launch()
+        self._wait()
+        return outputs
 
 
 class HostBackend(Backend):

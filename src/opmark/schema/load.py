@@ -23,6 +23,18 @@ class Load(Struct, frozen=True):
     request_timeout: float = 30.0
     """Seconds after which a request counts as hanging."""
 
+    @property
+    def total(self) -> int:
+        """Requests of all clients together."""
+        return self.clients * self.requests
+
+    @property
+    def text(self) -> str:
+        """The load as tables name it, without what only decides how long it lasts: `4 clients`, `4 clients, poisson
+        500/s`. Figures are compared only where this is the same."""
+        clients = "1 client" if self.clients == 1 else f"{self.clients} clients"
+        return clients if self.arrival == "closed" else f"{clients}, {self.arrival} {self.rate:g}/s"
+
 
 class LoadFacts(Struct, frozen=True):
     """What was seen of a load beside the latencies of its requests, which are the samples of the measurement. Samples,

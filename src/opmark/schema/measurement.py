@@ -70,6 +70,9 @@ class Quantity(Struct, frozen=True):
     unit: Literal["s", "J"] = "s"
 
 
+REQUEST_LATENCY = "request_latency"
+"""The quantity of a load."""
+
 _ALL = (
     Quantity(
         "device_time",
@@ -108,7 +111,7 @@ _ALL = (
         "device",
     ),
     Quantity(
-        "request_latency",
+        REQUEST_LATENCY,
         "from the moment that a request of a client is due until its answer, with all clients at work",
         "what users of a served model wait for: percentiles under load (--clients, --arrival)",
         "any",

@@ -297,6 +297,13 @@ class JaxBackend(HostBackend):
         scratch = self.tensor(TensorSpec((nbytes,), "uint8", 0, 100), 0).value
         return lambda: (scratch + 1).block_until_ready()
 
+    def clients(
+        self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
+    ) -> Sequence[Launch]:
+        """Return launches of one compiled program: its text is known, so that it is not compiled again, and the arrays
+        of a model's weights are the same ones."""
+        return [launch, *map(rebuild, others)]
+
     def count(self, launch: Launch, reads: Sequence[Any]) -> CallCost:
         """Count bytes only. An array of JAX is never a view of another, and never changed in place."""
         given = [leaf for leaf in jax.tree.leaves(launch()) if hasattr(leaf, "nbytes")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import cycle
 from typing import Any, NamedTuple
@@ -150,6 +150,14 @@ class OpenVinoBackend(EngineBackend):
             return _Request(compiled, inputs, compilation)
         return _Requests(compiled, inputs, compilation, self._flying)
 
+    def clients(
+        self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
+    ) -> Sequence[Launch]:
+        """Return an inference request of one compiled model per client, each waited for. With `latency` OpenVINO works
+        on one request at a time; with `throughput` it has a stream for as many as it says are optimal."""
+        assert isinstance(launch, _Request | _Requests)
+        return [launch.one, *(_Request(launch.compiled, inputs) for inputs in others)]
+
     def _refuse_other_threads(self, compiled: Any) -> None:
         actual = int(compiled.get_property("INFERENCE_NUM_THREADS"))
         if actual != self.threads:
@@ -161,6 +169,7 @@ class _Request:
 
     def __init__(self, compiled: Any, inputs: Mapping[str, Any], compilation: Compilation | None = None) -> None:
         self.compilation = compilation
+        self.compiled = compiled
         self._request = compiled.create_infer_request()
         for port in compiled.inputs:
             (name,) = port.get_names() & inputs.keys()  # it may have names of nodes that were left out as well
@@ -176,6 +185,11 @@ class _Request:
     def __call__(self) -> Any:
         self._infer()
         return self.outputs()
+
+    @property
+    def one(self) -> _Request:
+        """A launch that is one request."""
+        return self
 
     def outputs(self) -> tuple[Any, ...]:
         return self._outputs or tuple(map(self._request.get_tensor, self._ports))
@@ -193,7 +207,9 @@ class _Requests:
     def __init__(self, compiled: Any, inputs: Mapping[str, Any], compilation: Compilation, flying: set[Any]) -> None:
         self.compilation = compilation
         count = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
-        self._turn = cycle([_Request(compiled, inputs) for _ in range(count)])
+        requests = [_Request(compiled, inputs) for _ in range(count)]
+        self.compiled, self.one = compiled, requests[0]
+        self._turn = cycle(requests)
         self._flying = flying
 
     def __call__(self) -> Any:

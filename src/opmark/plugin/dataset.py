@@ -55,5 +55,9 @@ class DataSet(ABC):
         """Return the figures over all samples; the first is the one that verdicts are about."""
 
     def digest(self) -> str:
-        """Return a digest of the chosen samples and labels."""
+        """Return a digest of the chosen samples and labels, once all rows were taken."""
         return ""
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what a reader of the figures has to know."""
+        return ()

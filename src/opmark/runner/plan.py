@@ -224,9 +224,9 @@ def settings_for(options: MeasureOptions) -> list[Settings]:
     }
     base = Settings(
         threads=1, effort=options.effort, sampling=_sampling(options), seed=options.seed, verify=options.verify,
-        compile_only=options.compile_only, **named,
+        compile_only=options.compile_only, data=options.data_choice, **named,
     )  # fmt: skip
-    usual = 1 if options.compile_only else PROCESSES[options.effort]
+    usual = 1 if options.compile_only or options.data_choice else PROCESSES[options.effort]
     rounds = usual if options.processes is None else options.processes
     counts = list(dict.fromkeys(as_list(options.threads))) or [default_threads()]
     return [

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
+
+MetricKind = Literal["share", "score", "loss", "perplexity", "auc"]
+"""
+share       mean of scores that are 0 or 1
+score       mean of scores from 0 to 1
+loss        mean of scores without a bound
+perplexity  exponential of the mean of losses
+auc         area under the curve of scores, with the labels 0 and 1 in `Evaluation.scores["label"]`
+"""
+LABEL = "label"
+"""Key of the labels among the scores, where a figure needs them."""
 
 
 class DataChoice(Struct, frozen=True):
@@ -27,6 +40,8 @@ class Metric(Struct, frozen=True):
     """None where nobody has an interval for it."""
     better: str = "higher"
     """`higher` or `lower`: which values are better."""
+    kind: MetricKind = "score"
+    """What it is made of the scores by, which says how two backends are compared."""
 
 
 class Evaluation(Struct, frozen=True):

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, Unio
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.schema.case import LONGEST_NAME, PHASES
+from opmark.schema.evaluation import DataChoice
 from opmark.schema.load import ARRIVALS
 from opmark.schema.measurement import CACHES, QUANTITIES
 from opmark.schema.task import EFFORTS, MODES, TimerName
@@ -341,6 +342,8 @@ class MeasureOptions(OptionSet):
     compile_timeout: Annotated[
         float, Option("Seconds that compiling may take.", above=0, most=LONGEST, unit="seconds", example="300")
     ] = DEFAULT_COMPILE_TIMEOUT
+    data_choice: DataChoice | None = None
+    """Labelled data to evaluate the accuracy on, in place of measuring: `opmark evaluate`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

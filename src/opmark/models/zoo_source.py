@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from opmark.errors import Unsupported, UserError
+from opmark.models.host import asks_host
 from opmark.models.source import ModelSource
 from opmark.models.zoo.entry import ZooModel
 from opmark.plugin import Param, ParamRule, Params
@@ -32,6 +33,10 @@ class ZooSource(ModelSource):
         self.name = model.name
         self.summary = model.summary
         self.domain = model.domain
+        if model.keras:
+            self.implemented = (*self.implemented, "tensorflow")
+        if asks_host():
+            self.execution = "opmark.models.guest_execution"
 
     def params(self) -> tuple[Param, ...]:
         own = [size(name, _DOCS.get(name, name)) for name in self.model.sizes["full"]]

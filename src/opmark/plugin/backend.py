@@ -640,3 +640,23 @@ class TensorSlot:
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+
+class LaidOutSlot(TensorSlot):
+    """A tensor in the layout of its framework, where that is not the catalogue's. It is converted again only if its source
+    holds other data, not in every call."""
+
+    __slots__ = ("_laid", "_seen", "lay", "source")
+
+    def __init__(self, source: TensorSlot, lay: Callable[[Any], Any]) -> None:
+        self.source = source
+        self.lay = lay
+        self._seen = source.value
+        self._laid = lay(source.value)
+
+    @property
+    def value(self) -> Any:
+        if self.source.value is not self._seen:
+            self._seen = self.source.value
+            self._laid = self.lay(self._seen)
+        return self._laid

@@ -15,7 +15,7 @@ from opmark.errors import InvalidParameter, OpmarkError, Unsupported, UserError,
 from opmark.hardware.host import affinity
 from opmark.plugin import BackendInfo, Implementation, Operator
 from opmark.plugin.registry import backend as find_backend
-from opmark.plugin.registry import implementations
+from opmark.plugin.registry import MODEL, implementations
 from opmark.plugin.registry import operator as find_operator
 from opmark.runner.guests.placement import why_missing
 from opmark.schema import (
@@ -148,7 +148,9 @@ class _ImplementationChoice:
 
     def why_none(self, operator: Operator, info: BackendInfo) -> str:
         wanted = "" if self._all else f" `{', '.join(self._labels)}`"
-        return f"`{operator.name}` has no implementation{wanted} for {info.framework}"
+        others = ", ".join(one.framework for one in operator.implementations) if operator.category == MODEL else ""
+        exist = f"; it has some for {others}" if others else ""
+        return f"`{operator.name}` has no implementation{wanted} for {info.framework}{exist}"
 
 
 def _plan_case(

@@ -50,6 +50,9 @@ class ZooModel:
     token to a cache of `seq` tokens. A network in the stage `decode` gets its cache from fill_cache(batch, seq)."""
     cache_bytes: Callable[[Config, Params], int] | None = None
     """cache_bytes(config, params): bytes of keys and values in the stage `decode`."""
+    keras: str = ""
+    """`module:function` below opmark.models.keras_networks that makes the same network in Keras from the configuration
+    and `dtype`, so that TensorFlow runs it; its layers are named after the modules that `build` makes."""
     needs: str = ""
     """A package besides torch that the network comes from."""
     aliases: tuple[str, ...] = ()

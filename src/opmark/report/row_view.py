@@ -62,6 +62,7 @@ def row_view(row: Row) -> dict[str, Any]:
             "token_cache": row.token_cache,
         },
         "items": row.items,
+        "load": _load(row),
         "cost": msgspec.to_builtins(record.cost),
         "memory": msgspec.to_builtins(record.memory),
         "compilation": {**msgspec.to_builtins(compiled[0]), **times} if compiled else None,
@@ -71,6 +72,14 @@ def row_view(row: Row) -> dict[str, Any]:
         "started": row.started,
         "duration": row.duration,
     }
+
+
+def _load(row: Row) -> dict[str, Any] | None:
+    """Return the load and its figures; without figures where nothing was measured."""
+    if row.load is None:
+        return None
+    figures = row.load_figures
+    return {**msgspec.to_builtins(figures or {}), "load": msgspec.to_builtins(row.load)}
 
 
 def _quantity(row: Row, key: Key, warnings: list[Caution]) -> dict[str, Any]:

@@ -36,6 +36,14 @@ class Load(Struct, frozen=True):
         return clients if self.arrival == "closed" else f"{clients}, {self.arrival} {self.rate:g}/s"
 
 
+def parse_load_text(text: str) -> tuple[int, Arrival, float]:
+    """Return clients, arrival and rate of a load that is written as `Load.text` writes it."""
+    clients, _, rest = text.partition(", ")
+    arrival, _, rate = rest.partition(" ")
+    known: Arrival = next((one for one in ARRIVALS if one == arrival), "closed")
+    return int(clients.partition(" ")[0]), known, float(rate.removesuffix("/s") or 0)
+
+
 class LoadFacts(Struct, frozen=True):
     """What was seen of a load beside the latencies of its requests, which are the samples of the measurement. Samples,
     `due` and `late` have the order in which the requests were due."""

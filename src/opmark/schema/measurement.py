@@ -165,6 +165,7 @@ class Measurement(Struct, frozen=True):
     """A key of QUANTITIES."""
     cache: Cache
     timer: str
+    """How the samples were timed; for request_latency, the load as `Load.text` writes it."""
     samples: list[float]
     """Seconds (or joules) per call, in the order taken, outliers included, without the harness's own cost."""
     calls: int

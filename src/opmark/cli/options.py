@@ -192,6 +192,7 @@ def reference_page() -> str:
         ("`check` alone", requests.CheckRequest),
         ("`judge`", requests.JudgeRequest),
         ("`extract`", requests.ExtractRequest),
+        ("`evaluate`, beside where it is kept", requests.EvaluateRequest),
         ("`ledger`, beside how to measure and where it is kept", requests.LedgerRequest),
     )
     lines = [

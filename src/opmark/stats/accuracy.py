@@ -7,7 +7,7 @@ interval, means by Student's t and a permutation of signs, areas under the curve
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
 
@@ -72,10 +72,10 @@ def summarize_scores(
         if half == 0 or math.isinf(half):  # all samples are alike: as uncertain as a share
             return Metric(mean, *wilson_interval(mean, len(values)), better, kind)
         return Metric(mean, max(0.0, mean - half), min(1.0, mean + half), better, kind)
-    ends = (None, None) if math.isinf(half) else (mean - half, mean + half)
-    if kind == "perplexity":
-        return Metric(_exp(mean), *(None if end is None else _exp(end) for end in ends), better, kind)
-    return Metric(mean, *ends, better, kind)
+    scale: Callable[[float], float] = _exp if kind == "perplexity" else float
+    if math.isinf(half):
+        return Metric(scale(mean), None, None, better, kind)
+    return Metric(scale(mean), scale(mean - half), scale(mean + half), better, kind)
 
 
 def wilson_interval(share: float, count: int) -> tuple[float, float]:
@@ -243,7 +243,11 @@ def judge_difference(found: PairedDifference, samples: int, better: str, margin:
     target = max(size, margin - size)
     if target <= 0:
         return AccuracyJudgement("undecided", None)
-    ratio = (found.high - found.low) / 2 / target
-    needed = samples * max(ratio * ratio, 1.1)
+    half = (found.high - found.low) / 2
+    if math.isinf(half):
+        return AccuracyJudgement("undecided", None)
+    # Where the two never differed, the width is that of the unseen, which falls with the samples and not their root.
+    power = 1 if math.isclose(half, _unseen(samples), rel_tol=1e-3) else 2
+    needed = samples * max((half / target) ** power, 1.1)
     digits = max(0, math.floor(math.log10(needed)) - 1)
     return AccuracyJudgement("undecided", math.ceil(needed / 10**digits) * 10**digits)

@@ -1,5 +1,5 @@
-"""Evaluates a model on labelled data: draws the samples, runs them in batches through the launch of the task, and has the
-data set score the outputs."""
+"""Evaluates a model on labelled data: draws the samples, runs them in batches through the launch of the task, and has
+the data set score the outputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from opmark.errors import InvalidFile, UserError
-from opmark.plugin import Backend, Operator, Params
+from opmark.plugin import Backend, Operator
 from opmark.plugin.backend import cast
 from opmark.plugin.dataset import DataSet
 from opmark.plugin.registry import dataset as find_dataset

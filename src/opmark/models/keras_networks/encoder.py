@@ -41,7 +41,8 @@ class EncoderParts:
         for number in range(config["num_hidden_layers"]):
             name = f"{self.root}.encoder.layer.{number}"
             projected = [
-                self.linear(self.width, name=f"{name}.attention.self.{one}")(tokens) for one in ("query", "key", "value")
+                self.linear(self.width, name=f"{name}.attention.self.{one}")(tokens)
+                for one in ("query", "key", "value")
             ]
             heads = Attention(config["num_attention_heads"], dtype=self.dtype, name=f"{name}.attention.self")
             read = self.linear(self.width, name=f"{name}.attention.output.dense")(heads(*projected, **attending))

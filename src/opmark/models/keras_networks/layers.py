@@ -35,7 +35,7 @@ class Attention(layers.Layer):  # type: ignore[misc]
             hidden = _LEAST[self.compute_dtype]
             scores = ops.where(ops.equal(mask, 0)[:, None, None, :], ops.cast(hidden, scores.dtype), scores)
         context = ops.transpose(ops.matmul(ops.softmax(scores), value), (0, 2, 1, 3))
-        return ops.reshape(context, (*ops.shape(context)[:2], -1))
+        return ops.reshape(context, (*ops.shape(context)[:2], self.heads * value.shape[-1]))
 
     def _split(self, tokens: Any) -> Any:
         """Return [batch, heads, tokens, width of a head]."""

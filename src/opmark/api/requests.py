@@ -261,6 +261,17 @@ class ExtractRequest(OptionSet):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ModelExportRequest(OptionSet):
+    """`opmark model export`"""
+
+    model: Annotated[str, Option("A model, as in model:bert-base.", argument="MODEL")] = field(kw_only=False)
+    output: Annotated[PathLike, Option("File to write.", ("-o", "--output"), form="path")] = field()
+    to: Annotated[str, Option("Form: mlir (StableHLO; text, or bytecode in a .mlirbc file) or onnx.")] = "mlir"
+    params: Annotated[Mapping[str, Any] | None, _MODEL_PARAMS] = None
+    size: Annotated[str, _MODEL_SIZE] = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LedgerRequest(StoreOptions, MeasureOptions):
     """`opmark ledger`"""
 

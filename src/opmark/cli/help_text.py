@@ -71,6 +71,7 @@ EXAMPLES = {
         "opmark run model:gpt2 --size small --backend all --compile-only",
         "opmark model matrix",
         "opmark model diff model:gpt2 --size small",
+        "opmark model export model:resnet50 --to mlir -o resnet50.mlir",
     ),
     "report": ("opmark report", "opmark report before after -o report.html"),
     "serve": ("opmark serve", "opmark serve --port 0"),

@@ -1,8 +1,8 @@
 """The process that loads a model for one that must not or cannot: `python -m opmark.models.child QUESTION`.
 
-It answers a question as the last line of its output, as JSON: facts, description or operators of the model, or the
-message and the hint of an error. With `serve` it answers the questions that it reads, line by line; a guest without
-torch asks it for weights, reference and effects of rounding too.
+It answers a question as the last line of its output, as JSON: facts, description, operators or exported files of the
+model, or the message and the hint of an error. With `serve` it answers the questions that it reads, line by line; a
+guest without torch asks it for weights, reference and effects of rounding too.
 """
 
 from __future__ import annotations
@@ -64,6 +64,10 @@ def _find(what: str, source: ModelSource, params: Params, options: dict[str, Any
         if what == "effects":
             return execution.effects(source, params)
         return [pack(output) for output in execution.reference(source, params, **unpack_all(options["arrays"]))]
+    if what == "export":
+        from opmark.models.writing import export_model
+
+        return export_model(source, params, **options)
     return facts(source, params) if what == "facts" else description(source, params)
 
 

@@ -68,6 +68,18 @@ class ModelDescription(msgspec.Struct, frozen=True):
     """The only element type that it computes in, where it has just one."""
 
 
+class ModelExport(msgspec.Struct, frozen=True):
+    """What `opmark model export` wrote."""
+
+    files: tuple[str, ...]
+    """The graph, then its weights where these have a file of their own."""
+    seconds: float
+    """Seconds that the front end took, without writing."""
+    operators: int
+    weights: int
+    """Number of parameters."""
+
+
 def facts(source: ModelSource, params: Params) -> ModelFacts:
     """Return the facts of a case: kept ones, else found by a child process, or here where torch is loaded already."""
     found: ModelFacts = _find("facts", source, json.dumps(dict(params), sort_keys=True), source.stamp(params))

@@ -17,12 +17,14 @@ import onnx
 
 from opmark.errors import InvalidParameter, Unsupported, UserError
 from opmark.models.checking import (
+    ROUNDING,
     Effects,
     bound_outputs,
     by_sample,
     compare_inputs,
     explain_blindness,
     find_effects,
+    move_by_rounding,
     refuse_not_finite,
 )
 from opmark.models.facts import DescribedInput, ModelDescription, ModelFacts, facts
@@ -32,8 +34,6 @@ from opmark.plugin import Params
 from opmark.schema.arguments import tensors
 from opmark.schema.tensor import DTYPES, is_float
 
-_ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""Half of the distance between 1 and the next number."""
 _SMALL = 4096
 """Initialisers of at most so many elements keep their values, because shapes may depend on them."""
 _TOKENS, _PIXELS = 128, 224
@@ -204,7 +204,7 @@ def _float_type(model: Any, inputs: Mapping[str, DescribedInput]) -> str:
     sizes: dict[str, int] = {}
     for one in model.graph.initializer:
         name = str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(one.data_type)))
-        if name in _ROUNDING:
+        if name in ROUNDING:
             sizes[name] = sizes.get(name, 0) + prod(one.dims)
     return found[0] if found else max(sizes, key=lambda name: sizes[name], default="float32")
 
@@ -367,11 +367,13 @@ def _measure_effects(source: ModelSource, params: Params) -> Effects:
     them is then rounded otherwise too, so the difference contains what rounding does on the way."""
     assert isinstance(source, OnnxSource)
     own = {**params, "dtype": source.description(params).dtype}
-    step, generator = _ROUNDING[params["dtype"]], np.random.default_rng(0)
+    step, generator = ROUNDING[params["dtype"]], np.random.default_rng(0)
     moved = _session(source, dict(_moved_weights(source, step, generator)))
 
     def move(given: Mapping[str, Any]) -> list[Any]:
-        return _evaluate(source, own, {name: _move(array, step, generator) for name, array in given.items()}, moved)
+        return _evaluate(
+            source, own, {name: move_by_rounding(array, step, generator) for name, array in given.items()}, moved
+        )
 
     return compare_inputs(source, own, lambda given: _evaluate(source, own, given), move, step)
 
@@ -381,16 +383,7 @@ def _moved_weights(source: OnnxSource, step: float, generator: Any) -> Iterator[
     for one in model.graph.initializer:
         array = onnx.numpy_helper.to_array(one)
         if array.dtype in (np.float32, np.float64, np.float16) and array.ndim:
-            yield one.name, _move(array, step, generator)
-
-
-def _move(array: Any, step: float, generator: Any) -> Any:
-    """Move every number by about one rounding, at least to the next one that its type has."""
-    if array.dtype.kind != "f":
-        return array
-    least = max(step, float(np.finfo(array.dtype).eps))
-    signs = generator.choice((-least, least), array.shape)
-    return (array * (1 + signs)).astype(array.dtype)
+            yield one.name, move_by_rounding(array, step, generator)
 
 
 # Launches.

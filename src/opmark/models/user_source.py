@@ -1,5 +1,5 @@
 """Models that users bring: a function of a Python file, an ONNX file, a configuration or checkpoint of transformers, a
-TorchScript file, a torch.export file.
+TorchScript file, a torch.export file, a module of StableHLO, an executable of XLA.
 
 Nothing of them is loaded here. A child process describes a model once, and again when a file has changed.
 """
@@ -20,7 +20,10 @@ from opmark.plugin.param import size
 from opmark.schema import TensorSpec
 from opmark.schema.tensor import is_float
 
-_KINDS = "FILE.py:FUNCTION, an .onnx file, a config.json or a folder with one, a TorchScript file (.pt, .ts) or a .pt2"
+_KINDS = (
+    "FILE.py:FUNCTION, an .onnx or .mlir file, a config.json or a folder with one, a TorchScript file (.pt, .ts), a "
+    ".pt2, or an executable of XLA (.xla)"
+)
 _CONFIG = "config.json"
 _DESCRIBED_BY = ("seq", "image", "inputs")
 """Parameters that the shapes of inputs depend on, besides the batch."""
@@ -281,9 +284,76 @@ class OnnxSource(FileSource):
         raise AssertionError("an ONNX graph is no torch module")
 
 
-_BY_SUFFIX: Mapping[str, type[OnnxSource | ScriptSource | ProgramSource]] = {
+class ModuleSource(FileSource):
+    """A module of StableHLO, which XLA compiles and runs."""
+
+    takes = ("inputs",)
+    options = ()
+    framework = "jax"
+    execution = "opmark.models.mlir_file"
+    implemented = ("jax",)
+    why_no_batch = (
+        "every size is fixed in the file; export it with that batch, or with an open first axis (tensor<?x...>)"
+    )
+    reference_by = "torch in float64, where opmark exported the module from a model of the zoo; else XLA in float64"
+
+    def read_module(self) -> bytes:
+        """Return the module as text or bytecode."""
+        return self.path.read_bytes()
+
+    @property
+    def weights_path(self) -> Path:
+        """The file with the weights of a module that takes them as arguments."""
+        return self.path.with_suffix(".safetensors")
+
+    def stamp(self, params: Params) -> str:
+        beside = stamp_file(self.weights_path, self.name) if self.weights_path.exists() else ""
+        return f"{super().stamp(params)} {beside} {package_version('jaxlib')}"
+
+    def describe(self, params: Params) -> ModelDescription:
+        from opmark.models.mlir_file import describe_module
+
+        return describe_module(self, params)
+
+    def count(self, params: Params) -> ModelFacts:
+        from opmark.models.mlir_file import count_module
+
+        return count_module(self, params)
+
+    def module(self, params: Params) -> Any:
+        raise AssertionError("a module of StableHLO is no torch module")
+
+
+class MlirSource(ModuleSource):
+    """An MLIR file: StableHLO, or MHLO, which is converted."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        super().__init__(name, path)
+        self.summary = f"the module in {path.name}"
+
+
+class XlaSource(ModuleSource):
+    """An executable that `--artifact` has written, with the module that it was compiled from."""
+
+    execution = "opmark.models.xla_artifact"
+
+    def __init__(self, name: str, path: Path) -> None:
+        super().__init__(name, path)
+        self.program = str(path)
+        self.summary = f"the executable of XLA in {path.name}"
+
+    def read_module(self) -> bytes:
+        from opmark.models.xla_artifact import read_member
+
+        return read_member(self.path, "module.mlirbc")
+
+
+_BY_SUFFIX: Mapping[str, type[OnnxSource | ScriptSource | ProgramSource | MlirSource | XlaSource]] = {
     ".onnx": OnnxSource,
     ".pt": ScriptSource,
     ".ts": ScriptSource,
     ".pt2": ProgramSource,
+    ".mlir": MlirSource,
+    ".mlirbc": MlirSource,
+    ".xla": XlaSource,
 }

@@ -23,6 +23,8 @@ _DOCS = {
     "seq": "number of tokens",
     "image": "height and width of the picture, in pixels",
 }
+MLIR_SUFFIX = "-mhlo"
+"""End of the name of a model of the zoo that is to run as a module of StableHLO, as ByteMLPerf names it."""
 _CALIBRATION_BATCH = 2
 """Statistics of batch normalisation need more than one value per channel."""
 
@@ -108,6 +110,22 @@ class ZooSource(ModelSource):
 
     def stamp(self, params: Params) -> str:
         return f"{digest_sources()} {package_version(self.model.needs)} {stamp_weights(params)}"
+
+
+class MlirZooSource(ZooSource):
+    """A model of the zoo as a module of StableHLO: torchax is the front end, XLA compiles the module and runs it."""
+
+    execution = "opmark.models.mlir_export"
+    implemented = ("jax",)
+    options = ("weights",)
+
+    def __init__(self, model: ZooModel) -> None:
+        super().__init__(model)
+        self.name = f"{model.name}{MLIR_SUFFIX}"
+        self.summary = f"{model.summary}, as a module of StableHLO"
+
+    def stamp(self, params: Params) -> str:
+        return f"{super().stamp(params)} {package_version('torchax')}"
 
 
 def stamp_weights(params: Params) -> str:

@@ -296,6 +296,10 @@ class Backend(ABC):
         (schema.Compilation).
         """
 
+    def save(self, launch: Launch, path: Path) -> None:
+        """Write what was compiled to a file, from which it can be loaded without compiling again."""
+        raise Unsupported(f"{self.info.name} writes no compiled artefacts")
+
     @abstractmethod
     def synchronize(self) -> None:
         """Wait until all launched work is done, and raise errors that occurred since the last call."""
@@ -620,6 +624,10 @@ class Function:
     state: tuple[TensorSlot, ...] = ()
     """Values that it carries from call to call, such as the random key in a framework without hidden state. It takes
     them after its arguments, and returns (result, next values)."""
+    operators: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """Number of operators by name, where it is a graph that was made elsewhere."""
+    export: float | None = None
+    """Seconds that making this graph took."""
 
     @classmethod
     def at(cls, path: str, *arguments: Any, **settings: Any) -> Function:

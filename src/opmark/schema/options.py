@@ -336,6 +336,11 @@ class MeasureOptions(OptionSet):
     seed: Annotated[int, Option("Seed of the input data.", least=0, most=MOST_SEED, example="1")] = 0
     verify: Annotated[bool, Option("Check results before timing.")] = True
     compile_only: Annotated[bool, Option("Build, compile and verify; measure nothing but the time to compile.")] = False
+    artifact: Annotated[
+        PathLike | None,
+        Option("Folder to write what was compiled to; a module of StableHLO on JAX becomes FILE.xla, which runs as "
+               "model:FILE.xla without compiling.", form="path"),
+    ] = None  # fmt: skip
     timeout: Annotated[
         float, Option("Seconds that a task may take.", above=0, most=LONGEST, unit="seconds", example="60")
     ] = DEFAULT_TIMEOUT

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from msgspec import Struct, to_builtins
@@ -91,6 +93,8 @@ class Settings(Struct, frozen=True):
     """Measure `request_latency` under this load, in place of other quantities."""
     data: DataChoice | None = None
     """Evaluate the accuracy on this data after verification."""
+    artifact: str = ""
+    """Folder that what was compiled is written to; empty: nowhere."""
 
 
 def key_across_processes(case: str, backend: str, implementation: str, settings: Settings) -> tuple[object, ...]:
@@ -149,6 +153,14 @@ class Task(Struct, frozen=True):
             _settings_json[known] = json.dumps(identity, sort_keys=True, separators=(",", ":"))
         who = ",".join(map(json.dumps, (self.case.id, self.backend, self.implementation)))
         return digest(f"[{who},{_settings_json[known]}]".encode())
+
+    @property
+    def artifact_path(self) -> Path | None:
+        """The file that what was compiled is written to; None where that is not asked for."""
+        if not self.settings.artifact:
+            return None
+        model = PurePath(self.case.op.rpartition(":")[2]).stem
+        return Path(self.settings.artifact) / f"{model}.{re.sub(r'[/@]', '-', self.backend)}.{self.case.id[:8]}.xla"
 
     @property
     def across_processes(self) -> Task:

@@ -117,6 +117,8 @@ class TaskRunner:
             compilation=cold and replace(cold, cached=_warm_compile_time(cold, prepared.compilation)),
             called=prepared.called,
         )
+        if path := task.artifact_path:
+            backend.save(prepared.launch, path)
         if task.settings.compile_only:
             return record
         if task.settings.data:

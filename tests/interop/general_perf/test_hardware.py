@@ -24,7 +24,8 @@ def test_a_chip_without_a_backend_says_what_it_is_and_needs(name: str) -> None:
     hardware = find_hardware(name.lower())
     with pytest.raises(UserError) as caught:
         hardware.backend("torch")
-    assert hardware.chip in str(caught.value) and hardware.package in str(caught.value)
+    assert hardware.chip in str(caught.value)
+    assert hardware.package in str(caught.value)
 
 
 def test_hardware_with_one_framework_refuses_the_others() -> None:

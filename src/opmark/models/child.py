@@ -1,8 +1,8 @@
 """The process that loads a model for one that must not or cannot: `python -m opmark.models.child QUESTION`.
 
-It answers a question as the last line of its output, as JSON: facts, description, operators or exported files of the model, or the
-message and the hint of an error. With `serve` it answers the questions that it reads, line by line; a guest without
-torch asks it for weights, reference and effects of rounding too.
+It answers a question as the last line of its output, as JSON: facts, description, operators or exported files of the
+model, or the message and the hint of an error. With `serve` it answers the questions that it reads, line by line; a
+guest without torch asks it for weights, reference and effects of rounding too.
 """
 
 from __future__ import annotations

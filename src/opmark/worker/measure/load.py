@@ -27,9 +27,9 @@ from opmark.units import count_noun, seconds
 from opmark.worker.measure.instruments import ConditionsMonitor
 from opmark.worker.measure.stability import load_cautions
 
-_SPIN = 250e-6
-"""Seconds before a request is due at which its client stops sleeping and looks at the clock: a sleep may last longer
-than it was asked to."""
+_SPIN = 60e-6
+"""Seconds before a request is due at which its client stops sleeping and looks at the clock: Linux lets a sleep last
+up to 50 µs longer than it was asked to. Meanwhile it keeps Python's lock: giving that up means another sleep."""
 _LONGEST_SLEEP = 0.05
 """Seconds after which a client that waits looks whether the load was ended, and the generator whether a client
 hangs."""
@@ -146,7 +146,7 @@ def _wait_until(due: float, ended: threading.Event) -> None:
     while (left := due - _now()) > _SPIN and not ended.is_set():
         time.sleep(min(left - _SPIN, _LONGEST_SLEEP))
     while _now() < due and not ended.is_set():
-        time.sleep(0)  # without this, it would keep Python's lock while it looks at the clock
+        pass
 
 
 class _Queue:

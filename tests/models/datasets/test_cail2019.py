@@ -149,7 +149,7 @@ def test_arrays_that_do_not_fit(arrays: Path) -> None:
         load(arrays)
     (arrays / "label.npy").unlink()
     (arrays / "batch_token_ids.npy").unlink()
-    with pytest.raises(InvalidFile, match="neither test.json nor batch_token_ids.npy"):
+    with pytest.raises(InvalidFile, match=r"neither test.json nor batch_token_ids.npy"):
         load(arrays)
 
 

@@ -129,7 +129,7 @@ def test_damaged_and_foreign_files(as_pickle: Path, binary: Path, tmp_path: Path
     (binary / "test.bin").write_bytes(cut)
     with pytest.raises(InvalidFile, match="records of 3074 bytes, got 15363 bytes"):
         load(binary)
-    with pytest.raises(InvalidFile, match="got neither `test` nor `test.bin`"):
+    with pytest.raises(InvalidFile, match=r"got neither `test` nor `test.bin`"):
         load(tmp_path / "cifar-100-python" / "meta")
 
 

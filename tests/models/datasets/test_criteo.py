@@ -155,7 +155,7 @@ def test_lines_of_another_format(file: Path, line: str, message: str) -> None:
 
 
 def test_a_missing_or_empty_file(tmp_path: Path) -> None:
-    with pytest.raises(InvalidFile, match="neither eval.csv nor train.txt"):
+    with pytest.raises(InvalidFile, match=r"neither eval.csv nor train.txt"):
         load(tmp_path)
     with pytest.raises(UserError, match="there is no"):
         load(tmp_path / "eval.csv")

@@ -16,10 +16,38 @@ from opmark.plugin.registry import operator as find_operator
 from opmark.schema.evaluation import DataChoice
 
 CONTEXT = "The Broncos beat the Panthers 24-10 at Levi's Stadium, in Santa Clara."
-WORDS = (
-    "[PAD] [UNK] [CLS] [SEP] the broncos beat panthers 24 - 10 at levi ' s stadium , in santa clara . who won ? where "
-    "was it played ##s game"
-).split()
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "the",
+    "broncos",
+    "beat",
+    "panthers",
+    "24",
+    "-",
+    "10",
+    "at",
+    "levi",
+    "'",
+    "s",
+    "stadium",
+    ",",
+    "in",
+    "santa",
+    "clara",
+    ".",
+    "who",
+    "won",
+    "?",
+    "where",
+    "was",
+    "it",
+    "played",
+    "##s",
+    "game",
+]
 FULL = {"size": "full", "batch": 2, "seq": 384, "dtype": "float32"}
 
 
@@ -103,7 +131,7 @@ def test_rows_are_what_bert_takes(file: Path, vocabulary: Path) -> None:
     inputs = data.inputs(range(1))
     assert list(inputs) == ["input_ids", "attention_mask", "token_type_ids"]
     words = [WORDS[i] for i in inputs["input_ids"][0]]
-    assert words[:9] == "[CLS] who won ? [SEP] the broncos beat the".split()
+    assert words[:9] == ["[CLS]", "who", "won", "?", "[SEP]", "the", "broncos", "beat", "the"]
     used = int(inputs["attention_mask"][0].sum())
     assert words[used - 1] == "[SEP]"
     assert set(words[used:]) == {"[PAD]"}

@@ -42,11 +42,11 @@ def accuracy_cells(row: AccuracyRow) -> list[list[str]]:
 
 
 def accuracy_notes(rows: Sequence[AccuracyRow]) -> list[str]:
-    """Return sentences below the table: what cannot be compared, what is undecided, what the data set says."""
+    """Return sentences below the table: what is not compared, what is undecided, what the data set says."""
     references = dict.fromkeys(row.reference for row in rows if row.reference)
     explained = [
-        f"difference: to {', '.join(references)} on the same samples, with its 95 % interval; of a perplexity relative. "
-        "same: the interval lies within the margin."
+        f"difference: to {', '.join(references)} on the same samples, with its 95 % interval; that of a perplexity is "
+        "relative. same: the interval lies within the margin."
     ]
     notes: dict[str, list[str]] = {}
     for row in rows:

@@ -223,7 +223,7 @@ def _compare_areas(ours: Any, theirs: Any, labels: Any) -> PairedDifference:
     value = area - area_there
     deviation = math.sqrt(_variance(of_ones - of_ones_there) + _variance(of_zeros - of_zeros_there))
     p = 2 * (1 - NormalDist().cdf(abs(value) / deviation)) if deviation else float(value == 0)
-    half = max(_Z * deviation, _unseen(min(len(of_ones), len(of_zeros))) if deviation == 0 else 0.0)
+    half = max(_Z * deviation, _unseen(len(labels)))  # as with scores
     return PairedDifference(value, value - half, value + half, p)
 
 

@@ -42,7 +42,7 @@ class Preprocessing:
     interpolation: str = "bilinear"
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
-    """Of values from 0 to 1."""
+    """Both for values from 0 to 1."""
 
 
 _HALF = (0.5, 0.5, 0.5)

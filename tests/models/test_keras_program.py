@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opmark.api.run import select_cases
 from opmark.errors import UserError
 from opmark.models.keras_program import NETWORK, copy_weights, to_keras_layout, torch_name
 from opmark.models.zoo import zoo
 from opmark.runner.guests import environments
 from opmark.runner.plan import make_plan
+from opmark.runner.selection import select_cases
 from opmark.schema.options import Selection
 from opmark.schema.task import EFFORTS, Settings
 

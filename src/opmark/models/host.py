@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -110,7 +111,8 @@ class HostProcess:
 
     def close(self) -> None:
         """End the process. One that is not closed ends with the worker that asks it."""
-        with self._process as process, self._log:
+        # A process that died may have left a question in the pipe.
+        with suppress(BrokenPipeError), self._process as process, self._log:
             process.kill()
 
 

@@ -60,12 +60,12 @@ WORKER_ONLY = {
         path
         for path in (SOURCE / "models").glob("*.py")
         if any(
-            found.startswith(("import torch", "from torch", "import onnx", "from onnx"))
+            found.startswith(("import torch", "from torch", "import onnx", "from onnx", "import jax", "from jax"))
             for found in path.read_text().splitlines()
         )
     ),
 } - {SOURCE / "models" / "networks" / "__init__.py"}
-"""Files that import torch or onnx when they are loaded, so that only workers and child processes import them: the
+"""Files that import torch, onnx or jax when they are loaded, so that only workers and child processes import them: the
 samples of torch's database, and what runs of a model."""
 
 NSYS = SOURCE / "runner" / "profilers" / "nsys.py"

@@ -1,7 +1,7 @@
 """The process that loads a model for a parent that must not: `python -m opmark.models.child WHAT NAME PARAMS OPTIONS`.
 
-It prints what it found as the last line of its output, as JSON: facts, description, operators or exported files of the model, or the
-message and the hint of an error.
+It prints what it found as the last line of its output, as JSON: facts, description, operators or exported files of
+the model, or the message and the hint of an error.
 """
 
 from __future__ import annotations

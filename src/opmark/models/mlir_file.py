@@ -143,7 +143,7 @@ def parse_module(data: bytes, name: str) -> Any:
     for one in walk(module.operation):
         if one.name.partition(".")[0] not in _DIALECTS:
             raise InvalidFile(
-                f"`{name}`, line {_line(one.location)}: `{one.name}` is no operation of StableHLO, and XLA takes no other",
+                f"`{name}`, line {_line(one.location)}: `{one.name}` is no operation of StableHLO; XLA takes no others",
                 "convert the module to StableHLO first",
             )
     return module

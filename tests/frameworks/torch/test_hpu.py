@@ -21,6 +21,8 @@ class OnTheHost(TorchFunctionMode):
         def host(value):
             named = str(value).startswith("hpu") and isinstance(value, (str, torch.device))
             return torch.device("cpu") if named else value
+        if func is torch.device:  # the name itself
+            return func(*args, **(kwargs or {}))
         return func(*map(host, args), **{name: host(value) for name, value in (kwargs or {}).items()})
 
 hpu = types.ModuleType("torch.hpu")

@@ -280,9 +280,13 @@ def _read(source: ModuleSource, stamp: str) -> Program:
 
 def _load_weights(source: ModuleSource, names: Sequence[str]) -> Mapping[str, Any]:
     """Return the weights that lie beside a module that opmark exported."""
-    from safetensors import SafetensorError
-    from safetensors.flax import load_file
-
+    try:
+        from safetensors import SafetensorError
+        from safetensors.flax import load_file
+    except ImportError:
+        raise UserError(
+            f"the weights of `{source.name}` are read by the package safetensors", "pip install safetensors"
+        ) from None
     path = source.weights_path
     hint = "`opmark model export` writes both files; they belong together"
     try:
@@ -436,28 +440,32 @@ def call_program(program: Program) -> Callable[..., Any]:
     """Return a function of JAX that takes the arguments of @main and returns a tuple of its results."""
     inputs = tuple(jax.core.ShapedArray(one.shape, np.dtype(one.dtype)) for one in program.arguments)
     outputs = tuple(jax.core.ShapedArray(shape, np.dtype(dtype)) for shape, dtype in program.outputs)
-    exported = jax.export.Exported(
-        fun_name=_ENTRY,
-        in_tree=jax.tree.structure(((0,) * len(inputs), {})),
-        in_avals=inputs,
-        out_tree=jax.tree.structure((0,) * len(outputs)),
-        out_avals=outputs,
-        _has_named_shardings=False,
-        _in_named_shardings=(None,) * len(inputs),
-        _out_named_shardings=(None,) * len(outputs),
-        in_shardings_hlo=(None,) * len(inputs),
-        out_shardings_hlo=(None,) * len(outputs),
-        nr_devices=1,
-        platforms=("cpu",),
-        ordered_effects=(),
-        unordered_effects=(),
-        disabled_safety_checks=(jax.export.DisabledSafetyCheck.platform(),),  # a module has no platform of its own
-        mlir_module_serialized=program.serialize(),
-        calling_convention_version=jax.export.maximum_supported_calling_convention_version,
-        module_kept_var_idx=tuple(range(len(inputs))),
-        uses_global_constants=False,
-        _get_vjp=None,
-    )
+    module = program.serialize()
+    try:
+        exported = jax.export.Exported(
+            fun_name=_ENTRY,
+            in_tree=jax.tree.structure(((0,) * len(inputs), {})),
+            in_avals=inputs,
+            out_tree=jax.tree.structure((0,) * len(outputs)),
+            out_avals=outputs,
+            _has_named_shardings=False,
+            _in_named_shardings=(None,) * len(inputs),
+            _out_named_shardings=(None,) * len(outputs),
+            in_shardings_hlo=(None,) * len(inputs),
+            out_shardings_hlo=(None,) * len(outputs),
+            nr_devices=1,
+            platforms=("cpu",),
+            ordered_effects=(),
+            unordered_effects=(),
+            disabled_safety_checks=(jax.export.DisabledSafetyCheck.platform(),),  # a module has no platform of its own
+            mlir_module_serialized=module,
+            calling_convention_version=jax.export.maximum_supported_calling_convention_version,
+            module_kept_var_idx=tuple(range(len(inputs))),
+            uses_global_constants=False,
+            _get_vjp=None,
+        )
+    except TypeError as error:  # the fields are not the same in every version
+        raise Unsupported(f"jax {jax.__version__} takes no modules in the way that 0.10 does: {error}") from None
     call: Callable[..., Any] = exported.call
     return call
 

@@ -163,6 +163,14 @@ def test_bytecode_is_read_portable_or_not(live: Backend) -> None:
     assert run(live, write(plain.getvalue(), "plain.mlir")).status == "ok"
 
 
+def test_operations_of_chlo_are_run_too(live: Backend) -> None:
+    """JAX writes an error function so, and XLA has one of its own."""
+    text = MLP.replace("stablehlo.tanh %x : tensor<4x2xf32>", "chlo.erf %x : tensor<4x2xf32> -> tensor<4x2xf32>")
+    assert program_of(text).operators["chlo.erf"] == 1
+    record = run(live, write(text))
+    assert (record.status, record.reason) == ("ok", "")
+
+
 def test_serializing_leaves_the_module_as_it_is() -> None:
     program = program_of(MLP)
     assert program.serialize() == program.serialize()

@@ -106,9 +106,12 @@ class Program:
         return Counter(name for name in names if name.startswith(("stablehlo.", "chlo.")) and "return" not in name)
 
     def serialize(self) -> bytes:
-        """Return the module as a portable artefact, which later versions of StableHLO read too."""
+        """Return the module as a portable artefact, which later versions of StableHLO read too. Operations of CHLO
+        stay what they are: written out, an error function would be a polynomial that no compiler recognizes."""
         same = copy_module(self.module)  # which is changed on the way
-        found: bytes = stablehlo.serialize_portable_artifact(same, stablehlo.get_current_version(), False)
+        found: bytes = stablehlo.serialize_portable_artifact(
+            same, stablehlo.get_current_version(), allow_other_dialects=True
+        )
         return found
 
 

@@ -63,7 +63,9 @@ CPU = "AMD EPYC"
 """The processor that the documents were written on."""
 VARYING_NAME = re.compile(r"0x[0-9a-f]+|\b\d{8}-\d{6}-[0-9a-f]{4,8}\b")
 """Addresses, ids of runs."""
-VARYING = re.compile(r"[<(]?[\d.,]+(–[\d.]+)?( ?(ns|µs|ms|s|KiB|MiB|B|%)\b)?|(?<=: latency )(ns|µs|ms|s)$| !+|\s+")
+VARYING = re.compile(
+    r"[<(]?[\d.,]+(e[+-]?\d+)?(–[\d.]+)?( ?(ns|µs|ms|s|KiB|MiB|B|%)\b)?|(?<=: latency )(ns|µs|ms|s)$| !+|\s+"
+)
 
 
 def blocks(language: str) -> list[tuple[str, str]]:

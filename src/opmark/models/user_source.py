@@ -303,7 +303,8 @@ class PackagedGraph(OnnxSource):
 
         inputs = self.model.inputs({"batch": 1, "dtype": "float32"}, self.model.full)
         written = {
-            name: f"{'x'.join(map(str, one.shape))} {one.dtype} {one.low:g}..{one.high:g}" for name, one in inputs.items()
+            name: f"{'x'.join(map(str, one.shape))} {one.dtype} {one.low:g}..{one.high:g}"
+            for name, one in inputs.items()
         }
         return describe_onnx(self, {**params, "inputs": written})
 

@@ -109,7 +109,7 @@ def compare_inputs(
 
 
 def _peak(output: Any) -> float:
-    """Return the largest element, relative to the root mean square: probabilities of many classes may have one alone."""
+    """Return the largest element, relative to the root mean square; of probabilities, one may stand out alone."""
     values = np.abs(output.astype(np.float64))
     return max(1.0, float(values.max()) / (float(np.sqrt(np.mean(np.square(values)))) or 1.0))
 

@@ -254,7 +254,7 @@ class TransformersSource(FileSource):
 class OnnxSource(FileSource):
     """An ONNX file. Engines run its own graph."""
 
-    takes = ("seq", "image", "inputs")
+    takes: tuple[str, ...] = ("seq", "image", "inputs")
     options = ()
     framework = "onnx"
     execution = "opmark.models.onnx_file"

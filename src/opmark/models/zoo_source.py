@@ -51,8 +51,8 @@ class ZooSource(ModelSource):
 
     def presets(self) -> Mapping[str, Mapping[str, Any]]:
         if not self.model.small:
-            typical = {"batch": 1, **self.model.sizes["full"]}
-            return {"small": typical, "typical": typical, "large": {**typical, "batch": 8}}
+            only = {"batch": 1, **self.model.sizes["full"]}
+            return {"small": only, "typical": only, "large": {**only, "batch": 8}}
         typical = {"size": "full", "batch": 1, **self.model.sizes["full"]}
         small = {"size": "small", "batch": 1, **self.model.sizes["small"]}
         return {"small": small, "typical": typical, "large": {**typical, "batch": 8}}

@@ -37,9 +37,7 @@ Labelled = list[tuple[str, str]]
 
 class Sentences(DataSet):
     name = "sentences"
-    summary = (
-        f"questions and answers by topic, for encoders of sentences, share in the right class; no files, or {_LAYOUT}"
-    )
+    summary = f"texts by topic, for encoders of sentences, share in the right class; no files, or {_LAYOUT}"
 
     def __init__(self, choice: DataChoice, operator: Operator, params: Params, seed: int) -> None:
         super().__init__(choice, operator, params, seed)
@@ -84,8 +82,8 @@ class Sentences(DataSet):
     def take(self, rows: range, outputs: Sequence[Any]) -> None:
         if outputs[0].ndim != 2:
             raise UserError(
-                f"{self.name} is for models that give one embedding per text, and `{self.operator.name}` gives an output "
-                f"of {outputs[0].ndim} axes",
+                f"{self.name} is for models that give one embedding per text, and an output of `{self.operator.name}` has "
+                f"{outputs[0].ndim} axes",
                 "as in model:all-minilm-l6-v2",
             )
         self._embeddings.extend(outputs[0])

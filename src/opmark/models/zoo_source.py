@@ -95,7 +95,11 @@ class ZooSource(ModelSource):
             load_weights(module, params["weights"], self.name)
             return module.eval()
         if self.model.weights:
-            load_weights(module, str(self.trained()), self.name)
+            kept = self.trained()
+            try:
+                load_weights(module, str(kept), self.name)
+            except UserError as error:
+                raise UserError(error.message, f"remove `{kept}`: it is made again") from None
             return module.eval()
         initialise(module)
         with torch.no_grad():

@@ -82,8 +82,8 @@ class Sentences(DataSet):
     def take(self, rows: range, outputs: Sequence[Any]) -> None:
         if outputs[0].ndim != 2:
             raise UserError(
-                f"{self.name} is for models that give one embedding per text, and an output of `{self.operator.name}` has "
-                f"{outputs[0].ndim} axes",
+                f"{self.name} is for models that give one embedding per text, and outputs of `{self.operator.name}` "
+                f"have {outputs[0].ndim} axes",
                 "as in model:all-minilm-l6-v2",
             )
         self._embeddings.extend(outputs[0])

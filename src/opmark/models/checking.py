@@ -93,19 +93,27 @@ def compare_inputs(
     least: float,
 ) -> Effects:
     """Compare inputs until enough elements of each output were seen: few may be off by little as it happens. `least` is
-    the smallest effect of rounding, that of the element type itself."""
+    the smallest effect of rounding, that of the element type itself on the largest element."""
     rounding, change, before, seen = list[list[float]](), list[list[float]](), None, 0
     for given in draw_inputs(source, params):
         outputs = exact(given)
         if before is not None:
             change.append([*map(distance, outputs, before)])
         if seen < _ENOUGH_ELEMENTS:
-            rounding.append([max(distance(*pair), least) for pair in zip(rounded(given), outputs, strict=True)])
+            rounding.append(
+                [max(distance(*pair), least * _peak(pair[1])) for pair in zip(rounded(given), outputs, strict=True)]
+            )
             seen += min(output.size for output in outputs)
         elif change:
             break
         before = outputs
     return [max(each) for each in zip(*rounding, strict=True)], [max(each) for each in zip(*change, strict=True)]
+
+
+def _peak(output: Any) -> float:
+    """Return the largest element, relative to the root mean square; of probabilities, one may stand out alone."""
+    values = np.abs(output.astype(np.float64))
+    return max(1.0, float(values.max()) / (float(np.sqrt(np.mean(np.square(values)))) or 1.0))
 
 
 def distance(found: Any, expected: Any) -> float:

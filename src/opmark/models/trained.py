@@ -52,7 +52,7 @@ def read_g2p(module: Any, path: Path) -> dict[str, Any]:
 
 
 def read_minilm(module: Any, path: Path) -> dict[str, Any]:
-    """Return the tensors of the file; the positions, which older versions of transformers kept in it, are no weights."""
+    """Return the tensors of the file; positions, which older versions of transformers kept in it, are no weights."""
     return {name: value for name, value in read_tensors(path).items() if not name.endswith("position_ids")}
 
 

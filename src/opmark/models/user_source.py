@@ -257,7 +257,7 @@ class TransformersSource(FileSource):
 class OnnxSource(FileSource):
     """An ONNX file. Engines run its own graph."""
 
-    takes = ("seq", "image", "inputs")
+    takes: tuple[str, ...] = ("seq", "image", "inputs")
     options = ()
     framework = "onnx"
     execution = "opmark.models.onnx_file"
@@ -306,7 +306,8 @@ class PackagedGraph(OnnxSource):
 
         inputs = self.model.inputs({"batch": 1, "dtype": "float32"}, self.model.full)
         written = {
-            name: f"{'x'.join(map(str, one.shape))} {one.dtype} {one.low:g}..{one.high:g}" for name, one in inputs.items()
+            name: f"{'x'.join(map(str, one.shape))} {one.dtype} {one.low:g}..{one.high:g}"
+            for name, one in inputs.items()
         }
         return describe_onnx(self, {**params, "inputs": written})
 

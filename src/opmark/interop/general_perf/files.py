@@ -127,9 +127,7 @@ def read_model_file(path: Path) -> tuple[ModelFile, list[str]]:
     return found, list(_unknown_keys(data, ModelFile, _MODEL_NOTES, str(path)))
 
 
-def _unknown_keys(
-    data: Mapping[str, Any], noun: type[Struct], remarks: Mapping[str, str], where: str
-) -> Iterator[str]:
+def _unknown_keys(data: Mapping[str, Any], noun: type[Struct], remarks: Mapping[str, str], where: str) -> Iterator[str]:
     known = [one.name for one in fields(noun)]
     for key, value in data.items():
         if key in remarks and value is not None:

@@ -121,7 +121,8 @@ class OptionField(NamedTuple):
                     raise InvalidParameter(message, hint)
         elif float in self.members:
             expected = " ".join(filter(None, (self.option.unit or "a number", self.option.range)))
-            for number in as_list(value):
+            listed = self.form == "rates" and isinstance(value, Sequence) and not isinstance(value, str)
+            for number in value if listed else [value]:
                 if not fits(number, float):
                     raise InvalidParameter(f"{self.name}: expected {expected}, got {number!r}", hint)
                 if not math.isfinite(number) or not self._within(number):

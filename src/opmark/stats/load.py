@@ -15,6 +15,7 @@ from statistics import fmean
 from msgspec import Struct
 
 from opmark.stats.interval import quantile
+from opmark.stats.summary import exp
 
 CONFIDENCE = 0.95
 _BATCHES = 20
@@ -154,7 +155,9 @@ def estimate_mean(runs: Sequence[Sequence[float]]) -> Estimate:
     centre = fmean(means)
     deviation = math.sqrt(sum((mean - centre) ** 2 for mean in means) / (len(means) - 1))
     half = quantile((1 + CONFIDENCE) / 2, len(means) - 1) * deviation / math.sqrt(len(means))
-    return Estimate(value, max(0.0, value - half), value + half)
+    # On a logarithmic scale, where no end of an interval is below 0.
+    factor = exp(half / value) if value > 0 else 1.0
+    return Estimate(value, value / factor, value * factor)
 
 
 def _batch_means(values: Sequence[float], count: int) -> list[float]:
@@ -179,6 +182,6 @@ def estimate_rate(answers: Sequence[Sequence[float]]) -> Estimate:
     found = estimate_mean(gaps)
     assert found.value is not None
     value = 1 / found.value if found.value > 0 else None
-    if found.low is None or found.high is None:
+    if not found.low or not found.high:
         return Estimate(value, reason=found.reason)
-    return Estimate(value, 1 / found.high, 1 / found.low if found.low > 0 else math.inf)
+    return Estimate(value, 1 / found.high, 1 / found.low)

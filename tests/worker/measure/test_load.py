@@ -66,7 +66,7 @@ def test_a_closed_loop_has_one_request_per_client_in_flight() -> None:
     found = measure([sleeper(0.005)] * 2, Load(2, requests=20))
     assert found.load is not None
     assert found.load.in_flight == pytest.approx(2, rel=0.2)
-    assert found.load.in_flight == pytest.approx(sum(found.samples) / found.load.window, rel=0.05)  # Little's law
+    assert found.load.in_flight == pytest.approx(sum(found.samples) / found.load.window, rel=0.15)  # Little's law
     assert found.quantity == "request_latency"
     assert found.timer == "2 clients"
     assert found.warmup_calls == 2
@@ -82,7 +82,7 @@ def test_waiting_for_a_free_client_counts_in_an_open_loop() -> None:
     assert found.samples[-1] > 4 * found.samples[0]
     assert found.load is not None
     assert max(found.load.late) < found.samples[-1] / 2  # no client was free: that is not the generator's delay
-    assert found.load.in_flight == pytest.approx(sum(found.samples) / found.load.window, rel=0.05)
+    assert found.load.in_flight == pytest.approx(sum(found.samples) / found.load.window, rel=0.15)
     assert "overloaded" in {caution.code for caution in found.cautions}
 
 

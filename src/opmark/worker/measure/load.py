@@ -27,14 +27,14 @@ from opmark.units import count_noun, seconds
 from opmark.worker.measure.instruments import ConditionsMonitor
 from opmark.worker.measure.stability import load_cautions
 
-_SPIN = 250e-6
-"""Seconds before a request is due at which its client stops sleeping and looks at the clock: a sleep may last longer
-than it was asked to."""
+_SPIN = 60e-6
+"""Seconds before a request is due at which its client stops sleeping and looks at the clock: Linux lets a sleep last
+up to 50 µs longer than it was asked to. Meanwhile it keeps Python's lock: giving that up means another sleep."""
 _LONGEST_SLEEP = 0.05
 """Seconds after which a client that waits looks whether the load was ended, and the generator whether a client
 hangs."""
 _LEAD = 0.005
-"""Seconds between the start of an open loop and its first request, in which all clients wake up."""
+"""Seconds between the start of a load and its first request, in which all clients wake up."""
 _SWITCH_INTERVAL = 0.5e-3
 """Seconds for which a thread may keep Python's lock while another wants it. The usual 5 ms would make a request that
 is due wait for another client's Python code."""
@@ -141,6 +141,14 @@ class _InFlight:
         self._last = now
 
 
+def _wait_until(due: float, ended: threading.Event) -> None:
+    """Wait for a moment, or until the load is ended."""
+    while (left := due - _now()) > _SPIN and not ended.is_set():
+        time.sleep(min(left - _SPIN, _LONGEST_SLEEP))
+    while _now() < due and not ended.is_set():
+        pass
+
+
 class _Queue:
     """Hands out the requests of an open loop. One client at a time waits for the next request to be due: if all of them
     did, they would take the processor from the model."""
@@ -159,12 +167,7 @@ class _Queue:
                 return None
             self._next += 1
             due = self.start + self._due[request]
-            while (left := due - _now()) > _SPIN:
-                if ended.is_set():
-                    return None
-                time.sleep(min(left - _SPIN, _LONGEST_SLEEP))
-            while _now() < due:
-                time.sleep(0)  # without this, it would keep Python's lock while it looks at the clock
+            _wait_until(due, ended)
         return request, due
 
 
@@ -226,6 +229,7 @@ class _Client(threading.Thread):
 
     def _send_in_turn(self) -> None:
         launch, in_flight, ended, answers = self._launch, self._generator.in_flight, self._generator.ended, self.answers
+        _wait_until(self._generator.queue.start, ended)
         for request in range(self._load.requests):
             if ended.is_set():
                 return

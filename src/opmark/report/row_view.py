@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from opmark.analysis.ranking import Key
 from opmark.analysis.rows import Row, unit_of
@@ -67,6 +68,7 @@ def row_view(row: Row) -> dict[str, Any]:
         "memory": msgspec.to_builtins(record.memory),
         "compilation": {**msgspec.to_builtins(compiled[0]), **times} if compiled else None,
         "verification": msgspec.to_builtins(record.verification),
+        "evaluation": {**msgspec.to_builtins(replace(record.evaluation, scores={}))} if record.evaluation else None,
         "profiles": msgspec.to_builtins([profile for one in row.records for profile in one.profiles]),
         "environment": row.environment,
         "started": row.started,

@@ -30,6 +30,10 @@ class DataChoice(Struct, frozen=True):
     options: dict[str, str] = {}
     """Further files or choices that the data set takes, such as the vocabulary of a tokenizer."""
 
+    def __hash__(self) -> int:
+        """Settings are keys of rows, and a mapping alone has no hash."""
+        return hash((self.name, self.path, self.percent, *sorted(self.options.items())))
+
 
 class Metric(Struct, frozen=True):
     """A figure over all samples with its 95 % interval."""

@@ -24,7 +24,7 @@ _Z = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)
 _SIGN_DRAWS = 20_000
 _EXACT_SIGNS = 14
 """Number of differences up to which every combination of signs is tried."""
-_MOST_SIGNS = 1000
+_MOST_SIGNS = 100
 """Number of differences from which on the permutation of signs and Student's t agree."""
 _DRAWN_AT_ONCE = 2000
 _BISECTIONS = 60
@@ -223,7 +223,7 @@ def _compare_areas(ours: Any, theirs: Any, labels: Any) -> PairedDifference:
     value = area - area_there
     deviation = math.sqrt(_variance(of_ones - of_ones_there) + _variance(of_zeros - of_zeros_there))
     p = 2 * (1 - NormalDist().cdf(abs(value) / deviation)) if deviation else float(value == 0)
-    half = max(_Z * deviation, _unseen(min(len(of_ones), len(of_zeros))) if deviation == 0 else 0.0)
+    half = max(_Z * deviation, _unseen(len(labels)))  # as with scores
     return PairedDifference(value, value - half, value + half, p)
 
 
@@ -238,16 +238,15 @@ def judge_difference(found: PairedDifference, samples: int, better: str, margin:
         return AccuracyJudgement("same", None)
     if found.p < SIGNIFICANCE:
         return AccuracyJudgement("better" if (found.value > 0) == (better == "higher") else "worse", None)
-    # The interval narrows with the root of the samples, until it leaves 0 or lies within the margin.
-    size = abs(found.value)
-    target = max(size, margin - size)
-    if target <= 0:
-        return AccuracyJudgement("undecided", None)
+    # An interval of half the margin to each side leaves 0 or lies within the margin, wherever it is. A difference that
+    # is larger than the margin needs no more than half of itself.
+    target = max(margin, abs(found.value)) / 2
     half = (found.high - found.low) / 2
-    if math.isinf(half):
+    if target <= 0 or math.isinf(half):
         return AccuracyJudgement("undecided", None)
-    # Where the two never differed, the width is that of the unseen, which falls with the samples and not their root.
-    power = 1 if math.isclose(half, _unseen(samples), rel_tol=1e-3) else 2
-    needed = samples * max((half / target) ** power, 1.1)
+    if margin and math.isclose(half, _unseen(samples), rel_tol=1e-3):  # the two never differed
+        needed = max(_Z * _Z * (1 / margin - 1), 1.1 * samples)
+    else:
+        needed = samples * max((half / target) ** 2, 1.1)
     digits = max(0, math.floor(math.log10(needed)) - 1)
     return AccuracyJudgement("undecided", math.ceil(needed / 10**digits) * 10**digits)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
+from weakref import finalize
 
 import numpy as np
 
@@ -86,10 +87,15 @@ class Archive:
         self.path = path
         with reading(path):
             try:
-                self._tar = tarfile.open(path, "r:")  # noqa: SIM115 - it stays open as long as the data set
-                _refuse_cut(path)
+                self._tar = tarfile.open(path, "r:")  # noqa: SIM115 - it stays open as long as the data set is used
             except tarfile.ReadError:  # not a plain one
                 self._tar = tarfile.open(path, "r:*")  # noqa: SIM115
+                plain = False
+            else:
+                plain = True
+            finalize(self, self._tar.close)
+            if plain:
+                _refuse_cut(path)
             self.members = [member for member in self._tar.getmembers() if member.isfile()]
 
     def read(self, member: tarfile.TarInfo) -> bytes:

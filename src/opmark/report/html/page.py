@@ -16,9 +16,12 @@ from typing import Any
 from markupsafe import Markup
 from msgspec.structs import replace
 
+from opmark.analysis.evaluation import accuracy_rows
+from opmark.analysis.rows import Row
 from opmark.analysis.usability import usability
 from opmark.errors import UserError
 from opmark.report.charts.samples import samples
+from opmark.report.evaluation import HEADS, accuracy_cells, accuracy_notes
 from opmark.report.html.comparison import differences, lines, links_of, verdicts, versus_table
 from opmark.report.html.figure import FigureStyle, figure
 from opmark.report.html.items import MOST, ItemStyle, row_details, row_table
@@ -142,6 +145,7 @@ def _part(part: RunSection, place: ItemAnchors, style: FigureStyle) -> dict[str,
         "doubts": doubts(run_view, place),
         "numbers": keys(run_view, {row.key: place.href(row.key) for row in run_view.rows}) if run_view.rows else [],
         "usability": usability(run_view.rows, run_view.environments),
+        "accuracy": _accuracy(run_view.rows),
         "facts": facts_of(run_view),
         "figures": [_figure(chart, prefix, place.href, style) for chart in part.charts],
         "table": row_table(run_view.rows, place, style.of, instead=folded) if run_view.rows else Markup(),
@@ -152,6 +156,14 @@ def _part(part: RunSection, place: ItemAnchors, style: FigureStyle) -> dict[str,
         "undrawn": max(0, len(run_view.rows) - DETAILED),
         "drawn": DETAILED,
     }
+
+
+def _accuracy(rows: Sequence[Row]) -> dict[str, Any] | None:
+    """Return the table of accuracy on labelled data, where there is any."""
+    found = accuracy_rows([record for row in rows for record in row.records])
+    if not found:
+        return None
+    return {"heads": HEADS, "lines": [c for one in found for c in accuracy_cells(one)], "notes": accuracy_notes(found)}
 
 
 def _details(part: RunSection, place: ItemAnchors, style: FigureStyle) -> Markup:

@@ -1,4 +1,4 @@
-"""What `execution` does, in a guest that has no torch: the host's process is asked for reference, bounds and weights."""
+"""What `execution` does, in a guest that has no torch: the host's process knows reference, bounds and weights."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +15,6 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-import opmark
 from opmark.errors import OpmarkError, Unsupported, UserError, WrongResult
 
 if TYPE_CHECKING:
@@ -77,14 +77,15 @@ class HostProcess:
     """A process of the host's interpreter with the guest's own opmark, which lies there too."""
 
     def __init__(self, python: str) -> None:
+        self._python = python
         inherited = {name: value for name, value in os.environ.items() if name != HOST}
-        self._log: IO[bytes] = tempfile.TemporaryFile()
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         self._process = subprocess.Popen(
             [python, "-m", "opmark.models.child", SERVE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**inherited, LOADS: "1", "PYTHONPATH": str(Path(opmark.__file__).parents[1])},
+            env={**inherited, LOADS: "1", "PYTHONPATH": str(Path(__file__).parents[2])},
         )
 
     def ask(self, question: ChildQuestion) -> bytes:
@@ -103,10 +104,16 @@ class HostProcess:
         code = self._process.wait()
         self._log.seek(0)
         last = (self._log.read().decode(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
+        self.close()
         raise Unsupported(
-            f"`{question.name}`: the process of {self._process.args[0]} that knows the model "  # type: ignore[index]
-            f"ended with {code}: {last}"
+            f"`{question.name}`: the process of {self._python} that knows the model ended with {code}: {last}"
         )
+
+    def close(self) -> None:
+        """End the process. One that is not closed ends with the worker that asks it."""
+        # A process that died may have left a question in the pipe.
+        with suppress(BrokenPipeError), self._process as process, self._log:
+            process.kill()
 
 
 @cache

@@ -651,8 +651,8 @@ class TensorSlot:
 
 
 class LaidOutSlot(TensorSlot):
-    """A tensor in the layout of its framework, where that is not the catalogue's. It is converted again only if its source
-    holds other data, not in every call."""
+    """A tensor in the layout of its framework, where that is not the catalogue's. It is converted again only if its
+    source holds other data, not in every call."""
 
     __slots__ = ("_laid", "_seen", "lay", "source")
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace as replace_fields
 from opmark.errors import InvalidParameter, OpmarkError, Unsupported, UserError, one_line
 from opmark.hardware.host import affinity
 from opmark.plugin import BackendInfo, Implementation, Operator
-from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import MODEL, implementations
+from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
 from opmark.runner.guests.placement import why_missing
 from opmark.schema import (

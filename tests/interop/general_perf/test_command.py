@@ -74,6 +74,33 @@ def test_a_missing_data_set_costs_the_accuracy_alone(put: Put) -> None:
     assert found["Performance"][0]["QPS"] > 0
 
 
+def clicks(label: str = "1") -> str:
+    rows = [
+        [str(i % 2), *(str((i * j) % 9) for j in range(13)), *(f"{i * 7 + j:08x}" for j in range(26))]
+        for i in range(20)
+    ]
+    rows[3][0] = label
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+def test_accuracy_is_evaluated_on_data_of_the_user(put: Put) -> None:
+    put("workloads/mine.json", {**WORKLOAD, "test_accuracy": True, "test_perf": False, "test_numeric": False})
+    put("data/train.txt", clicks())
+    command = ["--task", "mine", "--hardware_type", "torch-cpu", "--threads", "1", "--data", "open_criteo_kaggle=data"]
+    assert main([*command, "--data_percent", "50"]) == 0
+    found = report("TORCH-CPU/mine/result-fp32.json")
+    assert (found["Accuracy"]["Samples"], found["Accuracy"]["Samples Available"]) == (10, 20)
+    assert 0 <= found["Accuracy"]["AUC"] <= 1
+    assert {"Top-1", "Top-1 Interval", "log-loss"} <= found["Accuracy"].keys()
+    assert "Performance" not in found
+
+    put("data/train.txt", clicks(label="maybe"))
+    assert main(command) == 1
+    assert "maybe" in report("TORCH-CPU/mine/result-fp32.json")["Accuracy"]["Reason"]
+    assert main([*command[:-1], "criteo=nowhere"]) == 1
+    assert "nowhere" in report("TORCH-CPU/mine/result-fp32.json")["Unfinished"]["Accuracy"]
+
+
 def test_compile_only_writes_a_report(put: Put) -> None:
     put("workloads/mine.json", {**WORKLOAD, "batch_sizes": [2]})
     assert main(["--task", "mine", "--hardware_type", "null", "--size", "small", "--compile_only"]) == 0

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from opmark.api.evaluate import choose_data
 from opmark.api.requests import talk
 from opmark.api.result import interruption_line, open_store, storage_line
 from opmark.api.run import run
@@ -43,6 +44,8 @@ from opmark.schema.workload import VERSION
 _TIMEOUT = 3600.0
 """Seconds for one batch size: the number of requests is fixed, and a large model on a CPU takes long for them."""
 _REQUEST_TIMEOUT = 300.0
+DataPlaces = Mapping[str, tuple[str, Mapping[str, str]]]
+"""Path and further files of each data set."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -96,7 +99,7 @@ class TaskSession:
     """Measures one task and writes its report, whatever becomes of the parts."""
 
     def __init__(
-        self, task: ResolvedTask, choice: BackendChoice, options: argparse.Namespace, data: Mapping[str, DataChoice]
+        self, task: ResolvedTask, choice: BackendChoice, options: argparse.Namespace, data: DataPlaces
     ) -> None:
         self.task, self.choice, self.options, self.data = task, choice, options, data
         self.folder: Path = options.report_dir / options.hardware_type.upper() / task.name
@@ -175,12 +178,16 @@ class TaskSession:
                               "ByteMLPerf reports the constant 0")  # fmt: skip
             return None
         kind = tasks.DATA_SETS.get(name, name)
-        found = self.data.get(name) or self.data.get(kind)
-        if found is None:
+        if kind not in self.data:
             self._fail("Accuracy", f"no data: --data {kind}=PATH names the place of {name} on this machine; nothing is "
                        "downloaded")  # fmt: skip
             return None
-        return replace(found, name=kind, percent=percent)
+        path, more = self.data[kind]
+        try:
+            return choose_data(f"{kind}:{path}" if path else kind, percent, more)
+        except UserError as error:
+            self._fail("Accuracy", one_line(error))
+            return None
 
     def _common(self) -> dict[str, Any]:
         options = self.options
@@ -251,24 +258,18 @@ def _make_folder(folder: Path) -> None:
         raise UserError(f"--report_dir: {folder} cannot be created: {error.strerror}", "name another folder") from None
 
 
-def _parse_data(texts: Sequence[str]) -> dict[str, DataChoice]:
-    """Return data sets by name, from NAME=PATH and, for further files of one, NAME.OPTION=VALUE."""
-    found: dict[str, DataChoice] = {}
-    more: dict[str, dict[str, str]] = {}
+def _parse_data(texts: Sequence[str]) -> DataPlaces:
+    """Return the place and the further files of each data set, from NAME=PATH and NAME.OPTION=VALUE."""
+    found: dict[str, tuple[str, dict[str, str]]] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
             raise UserError(f"--data: expected NAME=PATH, got `{text}`", "as in --data imagenet=/data/imagenet")
         kind, _, option = name.partition(".")
         kind = tasks.DATA_SETS.get(kind, kind)
-        if option:
-            more.setdefault(kind, {})[option] = value
-        else:
-            found[kind] = DataChoice(kind, value)
-    return {
-        kind: DataChoice(kind, found[kind].path if kind in found else "", options=more.get(kind, {}))
-        for kind in {**found, **more}
-    }
+        path, more = found.get(kind, ("", {}))
+        found[kind] = (path, {**more, option: value}) if option else (value, more)
+    return found
 
 
 def _show_tasks(folders: TaskFolders) -> int:

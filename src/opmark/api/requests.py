@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from opmark.runner.profilers.profile_run import Profiling
     from opmark.runner.supervisor import WorkerPool
     from opmark.schema import Environment, Record, Run
+    from opmark.schema.chart import Chart
     from opmark.schema.comparison import Candidate, Compared
 
 _EFFORT = options_of(MeasureOptions)["effort"].option
@@ -521,6 +522,8 @@ class ReportRequest(CompareOptions):
     browser: Annotated[
         PathLike | None, Option("Browser used to print the PDF. [default: $OPMARK_BROWSER or an installed one]")
     ] = None  # fmt: skip
+    charts: "Sequence[Chart]" = ()
+    """Further figures of the first run, which stand before its own."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

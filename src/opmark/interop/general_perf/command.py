@@ -11,6 +11,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from opmark.api.evaluate import choose_data
 from opmark.api.requests import talk
 from opmark.api.result import interruption_line, open_store, storage_line
 from opmark.api.run import run
@@ -19,7 +22,7 @@ from opmark.errors import UserError, one_line
 from opmark.interop.general_perf import files, tasks
 from opmark.interop.general_perf.files import TaskFile
 from opmark.interop.general_perf.hardware import HARDWARE
-from opmark.interop.general_perf.pictures import draw_pictures
+from opmark.interop.general_perf.pictures import draw_pictures, load_charts
 from opmark.interop.general_perf.reference import read_reference
 from opmark.interop.general_perf.report import TaskResults, make_report
 from opmark.interop.general_perf.resolution import (
@@ -41,6 +44,8 @@ from opmark.schema.workload import VERSION
 _TIMEOUT = 3600.0
 """Seconds for one batch size: the number of requests is fixed, and a large model on a CPU takes long for them."""
 _REQUEST_TIMEOUT = 300.0
+DataPlaces = Mapping[str, tuple[str, Mapping[str, str]]]
+"""Path and further files of each data set."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -61,17 +66,13 @@ def main(arguments: Sequence[str]) -> int:
     if not options.task and not options.workload:
         raise UserError("--task: no task is named", f"as in --task bert-torch-fp32; `{tasks.LISTING}` lists them")
     data = _parse_data(options.data)
-    chosen = [(task, *choose_backend_for(task, options)) for task in _resolve_tasks(options, folders)]
+    chosen = [(task, choose_backend(options.hardware_type, task)) for task in _resolve_tasks(options, folders)]
     code = 0
     for task, choice in chosen:
         code = max(code, TaskSession(task, choice, options, data).run())
         if code == 130:
             break
     return code
-
-
-def choose_backend_for(task: ResolvedTask, options: argparse.Namespace) -> tuple[BackendChoice]:
-    return (choose_backend(options.hardware_type, task),)
 
 
 def _resolve_tasks(options: argparse.Namespace, folders: TaskFolders) -> list[ResolvedTask]:
@@ -85,25 +86,20 @@ def _resolve_tasks(options: argparse.Namespace, folders: TaskFolders) -> list[Re
     found = []
     for name, workload, notes in workloads:
         given = override(
-            workload, clients=options.clients, iterations=options.iterations, batch_sizes=options.batch_sizes,
-            data_percent=options.data_percent, compile_only=options.compile_only or None,
+            workload, clients=max(options.clients) if options.clients else None, iterations=options.iterations,
+            batch_sizes=options.batch_sizes, data_percent=options.data_percent,
+            compile_only=options.compile_only or None,
         )  # fmt: skip
         task = resolve_task(name, given, folders, weights=options.weights, size=options.size)
-        found.append(_with_notes(task, notes))
+        found.append(replace(task, notes=(*notes, *task.notes)))
     return found
-
-
-def _with_notes(task: ResolvedTask, notes: Sequence[str]) -> ResolvedTask:
-    from msgspec.structs import replace
-
-    return replace(task, notes=(*notes, *task.notes))
 
 
 class TaskSession:
     """Measures one task and writes its report, whatever becomes of the parts."""
 
     def __init__(
-        self, task: ResolvedTask, choice: BackendChoice, options: argparse.Namespace, data: Mapping[str, DataChoice]
+        self, task: ResolvedTask, choice: BackendChoice, options: argparse.Namespace, data: DataPlaces
     ) -> None:
         self.task, self.choice, self.options, self.data = task, choice, options, data
         self.folder: Path = options.report_dir / options.hardware_type.upper() / task.name
@@ -130,7 +126,9 @@ class TaskSession:
             return 130
         finally:
             self._write()
-        self.pictures, notes = draw_pictures(self.task, self.choice, self.runs, self.folder, self.options.db)
+        lines = self._content().get("Performance", [])
+        charts = load_charts(self.task.name, lines, read_reference(self.task))
+        self.pictures, notes = draw_pictures(self.task, charts, self.runs, self.folder, self.options.db)
         self.notes += notes
         path = self._write()
         self._print(path)
@@ -144,7 +142,7 @@ class TaskSession:
             return
         load: dict[str, Any] = {"compile_only": True}
         if loaded:
-            load = {"clients": workload.clients, "requests": workload.iterations,
+            load = {"clients": self.options.clients or workload.clients, "requests": workload.iterations,
                     "request_timeout": self.options.request_timeout}  # fmt: skip
         try:
             run(
@@ -159,9 +157,10 @@ class TaskSession:
         data = self._data_choice()
         if data is None:
             return
+        backends = list(dict.fromkeys(filter(None, (self.options.reference, self.choice.backend))))
         try:
             run(
-                workload=Workload(VERSION, self.task.name, self.task.entries()[:1]), backend=self.choice.backend,
+                workload=Workload(VERSION, self.task.name, self.task.entries()[:1]), backend=backends,
                 verify=False, data_choice=data, on_record=self.evaluations.append, **self._common(),
             )  # fmt: skip
         except UserError as error:
@@ -169,24 +168,26 @@ class TaskSession:
             return
         for record in self.evaluations:
             if record.evaluation is None:
-                self._fail("Accuracy", record.reason)
+                self._fail("Accuracy", f"{record.task.backend}: {record.status_text}: {record.reason}")
 
     def _data_choice(self) -> DataChoice | None:
         """Return the data to evaluate on; where there is none, say why."""
-        from msgspec.structs import replace
-
         name, percent = self.task.dataset, self.task.workload.data_percent
         if not name or name == "fake_dataset":
             self.notes.append("Accuracy: the model has no data set (dataset_name is null), so there is no accuracy; "
                               "ByteMLPerf reports the constant 0")  # fmt: skip
             return None
         kind = tasks.DATA_SETS.get(name, name)
-        found = self.data.get(name) or self.data.get(kind)
-        if found is None:
+        if kind not in self.data:
             self._fail("Accuracy", f"no data: --data {kind}=PATH names the place of {name} on this machine; nothing is "
                        "downloaded")  # fmt: skip
             return None
-        return replace(found, name=kind, percent=percent)
+        path, more = self.data[kind]
+        try:
+            return choose_data(f"{kind}:{path}" if path else kind, percent, more)
+        except UserError as error:
+            self._fail("Accuracy", one_line(error))
+            return None
 
     def _common(self) -> dict[str, Any]:
         options = self.options
@@ -203,16 +204,24 @@ class TaskSession:
         self.unfinished[part] = reason
         talk(f"{self.task.name}: {part}: {reason}")
 
+    def _content(self) -> dict[str, Any]:
+        return make_report(
+            TaskResults(
+                self.task, self.options.hardware_type.upper(), self.choice, self.date, self.records, self.evaluations,
+                self._environments(), self.runs, self.notes, self.unfinished, read_reference(self.task), self.pictures,
+            )
+        )  # fmt: skip
+
     def _write(self) -> Path:
         """Write the report whole or not at all, because somebody may be reading the one of an earlier run."""
         path = self.folder / f"result-{self.task.precision.lower()}.json"
-        results = TaskResults(
-            self.task, self.options.hardware_type.upper(), self.choice, self.date, self.records, self.evaluations,
-            self._environments(), self.runs, self.notes, self.unfinished, read_reference(self.task), self.pictures,
-        )  # fmt: skip
         part = path.with_name(f".{path.name}.part")
-        part.write_text(json.dumps(make_report(results), indent=4, ensure_ascii=False) + "\n", encoding="utf-8")
-        part.replace(path)
+        try:
+            part.write_text(json.dumps(self._content(), indent=4, ensure_ascii=False) + "\n", encoding="utf-8")
+            part.replace(path)
+        except OSError as error:
+            raise UserError(f"{path}: the report cannot be written: {error.strerror}", "--report_dir names a folder"
+                            ) from None  # fmt: skip
         return path
 
     def _environments(self) -> dict[str, Mapping[str, Any]]:
@@ -249,24 +258,18 @@ def _make_folder(folder: Path) -> None:
         raise UserError(f"--report_dir: {folder} cannot be created: {error.strerror}", "name another folder") from None
 
 
-def _parse_data(texts: Sequence[str]) -> dict[str, DataChoice]:
-    """Return data sets by name, from NAME=PATH and, for further files of one, NAME.OPTION=VALUE."""
-    found: dict[str, DataChoice] = {}
-    more: dict[str, dict[str, str]] = {}
+def _parse_data(texts: Sequence[str]) -> DataPlaces:
+    """Return the place and the further files of each data set, from NAME=PATH and NAME.OPTION=VALUE."""
+    found: dict[str, tuple[str, dict[str, str]]] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
             raise UserError(f"--data: expected NAME=PATH, got `{text}`", "as in --data imagenet=/data/imagenet")
         kind, _, option = name.partition(".")
         kind = tasks.DATA_SETS.get(kind, kind)
-        if option:
-            more.setdefault(kind, {})[option] = value
-        else:
-            found[kind] = DataChoice(kind, value)
-    return {
-        kind: DataChoice(kind, found[kind].path if kind in found else "", options=more.get(kind, {}))
-        for kind in {**found, **more}
-    }
+        path, more = found.get(kind, ("", {}))
+        found[kind] = (path, {**more, option: value}) if option else (value, more)
+    return found
 
 
 def _show_tasks(folders: TaskFolders) -> int:
@@ -282,8 +285,8 @@ def _show_hardware() -> int:
     known = {found.name: found for found in probe()}
     for hardware in HARDWARE.values():
         ran = [name for name in hardware.backends.values() if name in known and not known[name].reason]
-        reasons = [known[name].reason for name in hardware.backends.values() if name in known and known[name].reason]
-        why = "" if ran else "; ".join(dict.fromkeys(reasons)) or hardware.why_missing()
+        reasons = [known[name].reason or "" for name in hardware.backends.values() if name in known]
+        why = "; ".join(filter(None, dict.fromkeys(reasons))) or hardware.why_missing()
         print(f"{hardware.name}\t{', '.join(ran) or f'not here: {why}'}")
     for found in known.values():
         print(f"{found.name}\t{found.summary}" + (f"\tnot here: {found.reason}" if found.reason else ""))
@@ -358,9 +361,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--weights", "checkpoint for the zoo's model, whose weights are random without", default="")
     add("--size", "`small`: a small model of the same structure, to try things out", choices=("full", "small"),
         default="full")  # fmt: skip
-    for name, text in (("clients", "clients at the same time"), ("iterations", "requests of each client")):
-        add(f"--{name}", f"{text} [as the workload says]", type=_number)
+    add("--clients", "clients at the same time; several numbers, as in 1,2,4, in turn [as the workload says]",
+        type=_numbers)  # fmt: skip
+    add("--iterations", "requests of each client [as the workload says]", type=_number)
     add("--batch_sizes", "as in 1,4,8 [as the workload says]", type=_numbers)
+    add("--reference", "backend that the accuracy is compared with, on the same samples [none]", default="")
     add("--data_percent", "share of the data [as the workload says]", type=_percent)
     add("--threads", "threads of the processor [all cores]", type=_number)
     add("--processes", "fresh processes per batch size [1]", type=_number, default=1)

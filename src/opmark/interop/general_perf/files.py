@@ -5,6 +5,7 @@ Fields that decide nothing here are read and say so; a field of the wrong type i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -127,9 +128,7 @@ def read_model_file(path: Path) -> tuple[ModelFile, list[str]]:
     return found, list(_unknown_keys(data, ModelFile, _MODEL_NOTES, str(path)))
 
 
-def _unknown_keys(
-    data: Mapping[str, Any], noun: type[Struct], remarks: Mapping[str, str], where: str
-) -> Iterator[str]:
+def _unknown_keys(data: Mapping[str, Any], noun: type[Struct], remarks: Mapping[str, str], where: str) -> Iterator[str]:
     known = [one.name for one in fields(noun)]
     for key, value in data.items():
         if key in remarks and value is not None:
@@ -153,6 +152,9 @@ _ROOTS = ("", "general_perf", "byte_infer_perf/general_perf", "byte_mlperf", "in
 """Where the folders are below the one that a user works in, over ByteMLPerf's history."""
 
 
+_FILE_NAME = re.compile(r"[\w&.+-]{1,100}")
+
+
 def find_folder(given: Path | None, name: str, option: str) -> Path | None:
     """Return the folder that the user names, or the one of this name that lies where ByteMLPerf has it."""
     if given is None:
@@ -163,8 +165,8 @@ def find_folder(given: Path | None, name: str, option: str) -> Path | None:
 
 
 def file_of(folder: Path | None, name: str, prefix: str) -> Path | None:
-    """Return the file of a task or a model in a folder."""
-    if folder is None:
+    """Return the file of a task or a model in a folder; None where there is none, or the name is no name of a file."""
+    if folder is None or not _FILE_NAME.fullmatch(name):
         return None
     return next((path for stem in (name, f"{prefix}{name}") if (path := folder / f"{stem}.json").is_file()), None)
 

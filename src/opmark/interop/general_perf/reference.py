@@ -51,7 +51,7 @@ def read_reference(task: ResolvedTask) -> list[dict[str, Any]]:
                         "Framework Version": machine.get(machine.get("framework", "torch")) or machine.get("torch"),
                         "Date": own[0].started[:10],
                         "Run": run.id,
-                        "Performance": _lines(own, task),
+                        "Performance": _lines(own),
                     }
                 )
     return found
@@ -67,11 +67,7 @@ def _same_model(record: Record, task: ResolvedTask) -> bool:
     )
 
 
-def _lines(records: Sequence[Record], task: ResolvedTask) -> list[dict[str, Any]]:
-    from msgspec.structs import replace
-
-    sizes = tuple(sorted({record.task.case.params["batch"] for record in records}))
-    params = tuple({**task.params[0], "batch": size} for size in sizes)
-    bare = tuple({key: value for key, value in one.items() if key != "weights"} for one in params)
-    measured = replace(task, workload=replace(task.workload, batch_sizes=sizes), params=bare)
-    return [performance(size, records, measured) for size in sizes]
+def _lines(records: Sequence[Record]) -> list[dict[str, Any]]:
+    sizes = sorted({record.task.case.params["batch"] for record in records})
+    by_size = {size: [record for record in records if record.task.case.params["batch"] == size] for size in sizes}
+    return [line for size in sizes for line in performance(size, by_size[size])]

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from opmark.analysis.accuracy import output_accuracies
+from opmark.analysis.evaluation import accuracy_rows
 from opmark.analysis.load import load_figures
 from opmark.interop.general_perf.resolution import BackendChoice, ResolvedTask
 from opmark.schema import Numerics, Record
@@ -22,10 +23,7 @@ from opmark.stats.load import Estimate
 from opmark.version import VERSION
 
 MILLI = 1e-3
-_METRICS = {
-    "top1": ("Top-1", 1), "accuracy": ("Top-1", 1), "top5": ("Top-5", 1),
-    "exact_match": ("Exact Match", 100), "f1": ("F1 Score", 100), "auc": ("AUC", 1),
-}  # fmt: skip
+_METRICS = {"accuracy": ("Top-1", 1), "pairs": ("Top-1", 1), "EM": ("Exact Match", 100), "F1": ("F1 Score", 100)}
 """ByteMLPerf's names of metrics, and the factor by which its values are larger than ours."""
 
 PERFORMANCE_NOTES = (
@@ -49,8 +47,8 @@ ACCURACY_NOTES = {
     "open_squad": "SQuAD: Exact Match and F1 Score are means over questions; ByteMLPerf divides by the number of "
     "features, of which a long text has several.",
     "open_criteo_kaggle": "Criteo: AUC stands beside the accuracy, which says little on rare clicks.",
-    "open_imagenet": "ImageNet: no background class is inserted, the last batch counts too, and data_percent is a drawn "
-    "sample and not the first images.",
+    "open_imagenet": "ImageNet: no background class is inserted, the last batch counts too, and data_percent is a "
+    "drawn sample and not the first images.",
 }
 
 
@@ -95,7 +93,7 @@ def make_report(results: TaskResults) -> dict[str, Any]:
         notes += NUMERIC_NOTES if workload.test_numeric else ()
         notes += [ACCURACY_NOTES[task.dataset]] if task.dataset in ACCURACY_NOTES and asked_accuracy else []
     if workload.test_perf and not workload.compile_only:
-        report["Performance"] = [performance(size, results.records, results.task) for size in workload.sizes]
+        report["Performance"] = [line for size in workload.sizes for line in performance(size, _of_size(size, results))]
         notes += PERFORMANCE_NOTES
     report["Reference"] = list(results.reference)
     report["Framework"] = {
@@ -121,27 +119,33 @@ def _weights(task: ResolvedTask) -> str:
     return task.own_file or task.params[0].get("weights") or "random, seeded: accuracy on real data means nothing"
 
 
-def records_of(size: int, records: Sequence[Record], task: ResolvedTask) -> list[Record]:
+def _of_size(size: int, results: TaskResults, records: Sequence[Record] | None = None) -> list[Record]:
     """Return the records of one batch size."""
-    wanted = task.params[task.workload.sizes.index(size)]
-    return [
-        record for record in records if all(record.task.case.params.get(key) == value for key, value in wanted.items())
-    ]
+    source = results.task.source(size)
+    found = results.records if records is None else records
+    return [record for record in found if source in record.task.case.sources]
 
 
 # Performance.
 
 
-def performance(size: int, records: Sequence[Record], task: ResolvedTask) -> dict[str, Any]:
-    """Return ByteMLPerf's line of one batch size, also where nothing was measured: then it says why."""
-    found = records_of(size, records, task)
+def performance(size: int, records: Sequence[Record]) -> list[dict[str, Any]]:
+    """Return ByteMLPerf's line of one batch size for each number of clients, also where nothing was measured: then it
+    says why."""
+    if not records:
+        line: dict[str, Any] = dict.fromkeys(("BS", "QPS", "AVG Latency", "P99 Latency"))
+        return [{**line, "BS": size, "Status": "not tried", "Reason": "the run ended before"}]
+    loads = dict.fromkeys(record.task.settings.load for record in records)
+    return [_line(size, [record for record in records if record.task.settings.load == load]) for load in loads]
+
+
+def _line(size: int, records: Sequence[Record]) -> dict[str, Any]:
+    load = records[0].task.settings.load
     line: dict[str, Any] = {"BS": size, "QPS": None, "AVG Latency": None, "P99 Latency": None}
-    measured = [one for record in found if record.status in MEASURED for one in record.measurements]
+    worst = next((record for record in records if record.status not in MEASURED), records[0])
+    line |= {"Status": worst.status, "Reason": worst.reason, "Clients": load.clients if load else None}
+    measured = [one for record in records if record.status in MEASURED for one in record.measurements]
     figures = load_figures(measured, {"batch": size})
-    if not found:
-        return {**line, "Status": "not tried", "Reason": "the run ended before"}
-    worst = next((record for record in found if record.status not in MEASURED), found[0])
-    line |= {"Status": worst.status, "Reason": worst.reason}
     if figures is None:
         return line
     line["QPS"], line["QPS Interval"] = _value(figures.samples_per_second), _interval(figures.samples_per_second)
@@ -151,13 +155,11 @@ def performance(size: int, records: Sequence[Record], task: ResolvedTask) -> dic
         line[key], line[f"{key} Interval"] = _value(estimate, MILLI), _interval(estimate, MILLI)
         if estimate.reason:
             line[f"{key} Reason"] = f"{estimate.reason}; --iterations sets their number"
-    line |= {
-        "Clients": figures.load.clients,
+    return line | {
         "Requests": figures.answered,
         "In Flight": round(figures.in_flight, 3),
         "Cautions": sorted({f"{one.code}: {one.message}" for m in measured for one in m.cautions}),
     }
-    return line
 
 
 def _value(estimate: Estimate, unit: float = 1.0) -> float | None:
@@ -208,11 +210,15 @@ def _graph_compile(results: TaskResults) -> dict[str, Any]:
 
 
 def _accuracy(results: TaskResults) -> dict[str, Any]:
-    workload, found = results.task.workload, {}
+    workload = results.task.workload
+    found: dict[str, Any] = {}
     if workload.test_accuracy and not workload.compile_only:
         found["Data Percent"] = workload.data_percent
-        evaluation = next((record.evaluation for record in results.evaluations if record.evaluation), None)
+        own = [record for record in results.evaluations if record.task.backend == results.choice.backend]
+        evaluation = next((record.evaluation for record in own if record.evaluation), None)
         found |= _metrics(evaluation) if evaluation else {"Reason": results.unfinished.get("Accuracy", "")}
+        if evaluation and len(results.evaluations) > len(own):
+            found["Against Reference"] = _against_reference(results)
     if workload.test_numeric:
         found |= _differences(results)
         if "differences" in results.pictures:
@@ -233,6 +239,23 @@ def _metrics(evaluation: Evaluation) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _against_reference(results: TaskResults) -> dict[str, Any]:
+    """Return how the figures differ from those of the reference backend on the same samples, and whether chance may be
+    why."""
+    rows = accuracy_rows(results.evaluations)
+    row = next(row for row in rows if row.backend == results.choice.backend)
+    return {
+        "Backend": row.reference,
+        "Refused": row.refused,
+        **{
+            _METRICS.get(name, (name, 1))[0]: {
+                "Difference": one.value, "Interval": [one.low, one.high], "p": one.p, "Verdict": one.verdict,
+            }
+            for name, one in row.differences.items()
+        },
+    }  # fmt: skip
+
+
 def _differences(results: TaskResults) -> dict[str, Any]:
     """Return the differences of the first batch size that was compared, and the verdict of each batch size."""
     keys = ("Mean Diff", "Std Diff", "Max Diff", "Max Rel-Diff", "Mean Rel-Diff")
@@ -245,7 +268,7 @@ def _differences(results: TaskResults) -> dict[str, Any]:
     assert checked[0].verification is not None
     found |= join_differences(checked[0].verification.numerics)
     for size in results.task.workload.sizes:
-        outputs = [one for record in records_of(size, checked, results.task) for one in output_accuracies(record)]
+        outputs = [one for record in _of_size(size, results, checked) for one in output_accuracies(record)]
         words = {one.verdict for one in outputs}
         verdict = "FAIL" if "FAIL" in words else "PASS" if words == {"PASS"} else None
         found["Verdict by BS"][str(size)] = verdict

@@ -46,8 +46,14 @@ class ResolvedTask(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
     def entries(self) -> list[Entry]:
-        return [Entry(self.operator, params, source=f"{self.name}#{size}")
-                for size, params in zip(self.workload.sizes, self.params, strict=True)]  # fmt: skip
+        return [
+            Entry(self.operator, params, source=self.source(size))
+            for size, params in zip(self.workload.sizes, self.params, strict=True)
+        ]
+
+    def source(self, size: int) -> str:
+        """Return what the case of a batch size names as its source."""
+        return f"{self.name}#{size}"
 
 
 class TaskFolders(NamedTuple):
@@ -100,7 +106,7 @@ def resolve_task(
     known = tasks.MODELS.get(parts.model)
     if known and known.note and known.note not in notes:
         notes.append(known.note)
-    operator = find_operator(tasks.zoo_operator(parts))
+    operator = find_operator(tasks.zoo_operator(parts) + ("-mhlo" if framework == "mhlo" else ""))
     preset = dict(operator.presets["small" if size == "small" else "typical"])
     params = {**preset, **({} if size == "small" else sizes), "dtype": dtype}
     if weights:
@@ -114,7 +120,7 @@ def resolve_task(
 
 
 def _find_own_model(model: ModelFile, file: Path) -> Path | None:
-    """Return the file of a model that the user has; the ONNX file of a vendor only where the model itself is missing."""
+    """Return the file of a model that the user has; a vendor's ONNX file only where the model itself is missing."""
     for written in (model.model_path, model.onnx_model_path):
         if written and (path := files.find_model(written, file)):
             return path
@@ -177,7 +183,9 @@ def _framework(task: str, stated: str | None, named: str, notes: list[str]) -> s
     elif named and found != named:
         notes.append(f"{task}: the model-zoo file says {stated}, the name {named}; the file decides")
     if "ixrt" in task.lower().split("-"):
-        notes.append(f"{task}: IXRT is the engine of Iluvatar's chips; the backend of --hardware_type runs in its place")
+        notes.append(
+            f"{task}: IXRT is the engine of Iluvatar's chips; the backend of --hardware_type runs in its place"
+        )
     return found
 
 
@@ -204,9 +212,13 @@ def choose_backend(hardware: str, task: ResolvedTask) -> BackendChoice:
     named = hardware.lower().partition("/")[0].partition("@")[0]
     if named in backends():
         info = find_backend(hardware.lower() if hardware.lower() in backends() else hardware)
-        return BackendChoice(info.name, info.framework, _difference(asked, info.framework, "the hardware type names it"))
+        return BackendChoice(
+            info.name, info.framework, _difference(asked, info.framework, "the hardware type names it")
+        )
     if hardware.upper() not in HARDWARE:
-        raise UnknownName("hardware type", hardware, [*HARDWARE, *backends()], "opmark general-perf --show_hardware_list")
+        raise UnknownName(
+            "hardware type", hardware, [*HARDWARE, *backends()], "opmark general-perf --show_hardware_list"
+        )
     found = find_hardware(hardware)
     engine = _AS_ENGINES.get(asked, asked)
     operator = find_operator(task.operator)

@@ -201,9 +201,9 @@ def fit_zoo_sizes(name: TaskName, shapes: tuple[tuple[int, ...], ...]) -> tuple[
                 own = [sorted(spec.shape) for spec in operator.inputs({**usual, param: value}).values()]
                 if all(shape in map(sorted, shapes) for shape in own):
                     return ({param: value} if value != usual[param] else {}), ""
-    own = [tuple(spec.shape) for spec in operator.inputs(usual).values()]
-    if sorted(map(sorted, own)) == sorted(map(sorted, shapes)):
+    whole = [tuple(spec.shape) for spec in operator.inputs(usual).values()]
+    if sorted(map(sorted, whole)) == sorted(map(sorted, shapes)):
         return {}, ""
     written = ", ".join("x".join(map(str, shape)) for shape in shapes)
-    actual = ", ".join("x".join(map(str, shape)) for shape in own)
+    actual = ", ".join("x".join(map(str, shape)) for shape in whole)
     return {}, f"input_shape: the file says {written}; the zoo's model takes {actual}, and runs so"

@@ -220,7 +220,9 @@ def _produce(
         # Chromium has no sandbox for root; the page runs only its own script.
         root = ["--no-sandbox"] if getattr(os, "geteuid", lambda: 1)() == 0 else []
         asked = [flag.format(made=made) for flag in flags]
-        output = _run([program, *_FLAGS, f"--user-data-dir={folder / 'profile'}", *root, *asked, page.as_uri()], timeout)
+        output = _run(
+            [program, *_FLAGS, f"--user-data-dir={folder / 'profile'}", *root, *asked, page.as_uri()], timeout
+        )
         found = made.read_bytes() if made.is_file() else b""
     if not found.startswith(magic):
         kind = result.rpartition(".")[2].upper()

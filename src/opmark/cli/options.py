@@ -66,6 +66,7 @@ def takes(*requests: type) -> Callable[[Callable[..., None]], Callable[..., None
 
 _USUAL = ("workload", "suite", "params", "size", "phase", "backend", "threads", "effort", "label")
 """Options of the shared classes that most command lines have."""
+_LOAD = ("clients", "arrival", "rate", "requests", "request_timeout")
 _PANELS = {
     Selection: "Which cases",
     MeasureOptions: "How to measure",
@@ -80,6 +81,8 @@ def _panel(request: type, name: str) -> str:
     """Return the panel of the help in which an option of a request stands. Options that a command has for itself come
     with the common ones."""
     owner = next(one for one in request.__mro__ if name in inspect.get_annotations(one))
+    if owner is MeasureOptions and name in _LOAD:
+        return "Under load"
     return COMMON if name in _USUAL else _PANELS.get(owner, COMMON)
 
 

@@ -246,7 +246,11 @@ def load_cautions(facts: LoadFacts, samples: Sequence[float], conditions: Condit
         found += _check_idle_clients(facts)
     else:
         found += [*_check_backlog(facts, samples), *_check_schedule(facts)]
-    return (*found, *_look_at_clocks(conditions), *_look_at_others(conditions, facts.in_flight))
+    return (
+        *found,
+        *_look_at_clocks(conditions),
+        *_look_at_others(conditions, min(facts.in_flight, facts.load.clients)),
+    )
 
 
 def _check_little(facts: LoadFacts, samples: Sequence[float]) -> Iterator[Caution]:

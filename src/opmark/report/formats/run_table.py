@@ -90,12 +90,19 @@ def _row_cells(row: Row, results: Results) -> dict[str, Any]:
         "case": row.case, "op": op, "phase": row.phase, "wrt": ",".join(row.wrt), "params": row.params,
         "backend": row.backend, "implementation": row.implementation, "threads": row.threads,
         "effort": row.effort, "mode": row.mode, "processes": row.processes, "status": row.status, "reason": row.reason,
-        "stage": row.stage or None, "items": row.items or None, **_compile_cells(row),
+        "stage": row.stage or None, "items": row.items or None, **_compile_cells(row), **_settings_of_load(row),
         "bytes": row.bytes, "flops": None if row.flops is None else float(row.flops),
         "memory_peak": row.memory, "verified": row.verified or None,
         "environment": row.environment, "started": row.started, "duration": row.duration,
         **{name: fact if fact is None or isinstance(fact, str) else json_line(fact) for name, fact in facts.items()},
     }  # fmt: skip
+
+
+def _settings_of_load(row: Row) -> dict[str, Any]:
+    if row.load is None:
+        return {}
+    load = row.load
+    return {"clients": load.clients, "arrival": load.arrival, "rate": load.rate or None, "requests": load.requests}
 
 
 def _compile_cells(row: Row) -> dict[str, Any]:
@@ -132,20 +139,18 @@ def _timing_cells(row: Row, timing: Timing) -> dict[str, Any]:
             "bus_bandwidth": row.bus_bandwidth,
             "items_per_second": row.items_per_second,
         }
-    return found | (_load_cells(row) if row.load else {})
+    return found | _load_cells(row)
 
 
 def _load_cells(row: Row) -> dict[str, Any]:
-    assert row.load is not None
-    load, figures = row.load, row.load_figures
-    cells: dict[str, Any] = {
-        "clients": load.clients, "arrival": load.arrival, "rate": load.rate or None, "requests": load.requests,
-    }  # fmt: skip
-    if figures:
-        cells |= {"in_flight": figures.in_flight, "late": figures.late}
-        for name in LOAD_FIGURES:
-            one = figures.percentiles[name] if name in PERCENTILES else getattr(figures, name)
-            cells |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+    """Return the cells of the figures of a load."""
+    figures = row.load_figures
+    if figures is None:
+        return {}
+    cells: dict[str, Any] = {"in_flight": figures.in_flight, "late": figures.late}
+    for name in LOAD_FIGURES:
+        one = figures.percentiles[name] if name in PERCENTILES else getattr(figures, name)
+        cells |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
     return cells
 
 

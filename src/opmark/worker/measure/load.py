@@ -7,6 +7,7 @@ it was due: if no client is free then, its waiting counts.
 
 from __future__ import annotations
 
+import ctypes
 import random
 import sys
 import threading
@@ -27,9 +28,9 @@ from opmark.units import count_noun, seconds
 from opmark.worker.measure.instruments import ConditionsMonitor
 from opmark.worker.measure.stability import load_cautions
 
-_SPIN = 60e-6
-"""Seconds before a request is due at which its client stops sleeping and looks at the clock: Linux lets a sleep last
-up to 50 µs longer than it was asked to. Meanwhile it keeps Python's lock: giving that up means another sleep."""
+_PR_SET_TIMERSLACK = 29
+_TIMER_SLACK = 1
+"""Nanoseconds by which Linux may let a sleep of a client last longer; it is 50 µs for other threads."""
 _LONGEST_SLEEP = 0.05
 """Seconds after which a client that waits looks whether the load was ended, and the generator whether a client
 hangs."""
@@ -142,11 +143,17 @@ class _InFlight:
 
 
 def _wait_until(due: float, ended: threading.Event) -> None:
-    """Wait for a moment, or until the load is ended."""
-    while (left := due - _now()) > _SPIN and not ended.is_set():
-        time.sleep(min(left - _SPIN, _LONGEST_SLEEP))
-    while _now() < due and not ended.is_set():
-        pass
+    """Wait for a moment, or until the load is ended. It only sleeps: looking at the clock all the time would keep
+    Python's lock from other clients, and on a busy machine it uses up the time that the scheduler gives to the
+    request."""
+    while (left := due - _now()) > 0 and not ended.is_set():
+        time.sleep(min(left, _LONGEST_SLEEP))
+
+
+def _sleep_exactly() -> None:
+    """Let sleeps of this thread end when they should."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, _TIMER_SLACK)
 
 
 class _Queue:
@@ -197,6 +204,7 @@ class _Client(threading.Thread):
 
     def run(self) -> None:
         try:
+            _sleep_exactly()
             self._warm_up()
             self.warm.set()
             self._generator.go.wait()

@@ -60,7 +60,7 @@ class TaskResults(Struct, frozen=True):
     choice: BackendChoice
     date: str
     records: Sequence[Record] = ()
-    """Of performance, numerics and compilation: at most one per batch size and process."""
+    """Records of performance, numerics and compilation, one per batch size, load and process."""
     evaluations: Sequence[Record] = ()
     environments: Mapping[str, Mapping[str, Any]] = {}
     runs: Sequence[str] = ()

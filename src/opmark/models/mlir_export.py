@@ -62,8 +62,9 @@ def _export(source: ModelSource, written: str) -> Program:
         return tuple(model.call(whole, values[len(kept) :]))
 
     inputs = source.inputs(params)
-    given = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in (*weights.values(), *inputs.values())]
-    module = jax.jit(run, keep_unused=True).lower(*given).compiler_ir()
+    struct: Any = jax.ShapeDtypeStruct
+    given = [struct(one.shape, one.dtype) for one in (*weights.values(), *inputs.values())]
+    module: Any = jax.jit(run, keep_unused=True).lower(*given).compiler_ir()
     with module.context:
         entry = next(one for one in module.body.operations if one.operation.name == "func.func")
         labels = [(WEIGHT, name) for name in weights] + [(INPUT, name) for name in inputs]

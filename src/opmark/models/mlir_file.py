@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -43,6 +44,7 @@ from opmark.models.user_source import ModuleSource
 from opmark.models.zoo import find
 from opmark.models.zoo_source import ZooSource
 from opmark.plugin import Function, Params, TensorSlot
+from opmark.schema import Compilation
 from opmark.schema.arguments import tensors as tensors_in
 from opmark.schema.tensor import DTYPES, is_float
 
@@ -104,9 +106,12 @@ class Program:
         return Counter(name for name in names if name.startswith(("stablehlo.", "chlo.")) and "return" not in name)
 
     def serialize(self) -> bytes:
-        """Return the module as a portable artefact, which later versions of StableHLO read too."""
+        """Return the module as a portable artefact, which later versions of StableHLO read too. Operations of CHLO
+        stay what they are: written out, an error function would be a polynomial that no compiler recognizes."""
         same = copy_module(self.module)  # which is changed on the way
-        found: bytes = stablehlo.serialize_portable_artifact(same, stablehlo.get_current_version(), False)
+        found: bytes = stablehlo.serialize_portable_artifact(
+            same, stablehlo.get_current_version(), allow_other_dialects=True
+        )
         return found
 
 
@@ -141,7 +146,7 @@ def parse_module(data: bytes, name: str) -> Any:
     for one in walk(module.operation):
         if one.name.partition(".")[0] not in _DIALECTS:
             raise InvalidFile(
-                f"`{name}`, {_place(one.location)}: `{one.name}` is no operation of StableHLO, and XLA takes no other",
+                f"`{name}`, line {_line(one.location)}: `{one.name}` is no operation of StableHLO; XLA takes no others",
                 "convert the module to StableHLO first",
             )
     return module
@@ -166,18 +171,19 @@ def _explain(error: Any, data: bytes) -> str:
     found = next(iter(error.error_diagnostics), None)
     if found is None:
         return str(error).strip().partition("\n")[0]
-    message = found.message.partition(": %")[0].partition(". If this is intended")[0].strip()
-    place = _place(found.location)
-    if "unregistered dialect" in message and not data.startswith(BYTECODE):
-        line = data.decode().splitlines()[found.location.start_line - 1]
-        if named := re.search(r'"([\w$]+\.[\w$.]+)"\s*\(', line):
+    message = found.message.partition(": %")[0].partition(" that was explicitly")[0].strip()
+    line = _line(found.location)
+    if "unregistered dialect" in message and line and not data.startswith(BYTECODE):
+        text = data.decode().splitlines()[line - 1]
+        if named := re.search(r'"([\w$]+\.[\w$.]+)"\s*\(', text):
             message = f"`{named[1]}` is of a dialect that jaxlib does not have"
-    return f"{place}: {message}"
+    return f"line {line}: {message}" if line else message
 
 
-def _place(location: Any) -> str:
-    line = getattr(location, "start_line", 0)
-    return f"line {line}" if line else str(location)
+def _line(location: Any) -> int:
+    """Return the line of a text; 0 where the location is none."""
+    found = re.search(r'"[^"]*":(\d+):\d+', str(location))
+    return int(found[1]) if found else 0
 
 
 def _entry(module: Any, name: str) -> Any:
@@ -196,9 +202,8 @@ def describe_entry(module: Any, name: str) -> Program:
     """Return the program of a module, without its weights."""
     entry = _entry(module, name)
     kind = ir.FunctionType(ir.TypeAttr(entry.attributes["function_type"]).value)
-    attributes = [ir.DictAttr(one) for one in ir.ArrayAttr(entry.attributes["arg_attrs"])] if (
-        "arg_attrs" in entry.attributes
-    ) else [{}] * len(kind.inputs)  # fmt: skip
+    named = "arg_attrs" in entry.attributes
+    attributes: list[Any] = [*ir.ArrayAttr(entry.attributes["arg_attrs"])] if named else [{}] * len(kind.inputs)
     arguments = []
     for i, (given, own) in enumerate(zip(kind.inputs, attributes, strict=True)):
         label = next((ir.StringAttr(own[key]).value for key in (INPUT, WEIGHT) if key in own), f"arg{i}")
@@ -278,9 +283,13 @@ def _read(source: ModuleSource, stamp: str) -> Program:
 
 def _load_weights(source: ModuleSource, names: Sequence[str]) -> Mapping[str, Any]:
     """Return the weights that lie beside a module that opmark exported."""
-    from safetensors import SafetensorError
-    from safetensors.flax import load_file
-
+    try:
+        from safetensors import SafetensorError
+        from safetensors.flax import load_file
+    except ImportError:
+        raise UserError(
+            f"the weights of `{source.name}` are read by the package safetensors", "pip install safetensors"
+        ) from None
     path = source.weights_path
     hint = "`opmark model export` writes both files; they belong together"
     try:
@@ -423,8 +432,8 @@ def _operation_flops(one: Any) -> int:
     if one.name == "stablehlo.dot_general":
         numbers = stablehlo.DotDimensionNumbers(one.attributes["dot_dimension_numbers"])
         return 2 * out * prod(left[axis] for axis in numbers.lhs_contracting_dimensions)
-    numbers = stablehlo.ConvDimensionNumbers(one.attributes["dimension_numbers"])
-    return 2 * out * prod(right) // right[numbers.kernel_output_feature_dimension]
+    axes = stablehlo.ConvDimensionNumbers(one.attributes["dimension_numbers"])
+    return 2 * out * prod(right) // right[axes.kernel_output_feature_dimension]
 
 
 # Calls.
@@ -434,28 +443,32 @@ def call_program(program: Program) -> Callable[..., Any]:
     """Return a function of JAX that takes the arguments of @main and returns a tuple of its results."""
     inputs = tuple(jax.core.ShapedArray(one.shape, np.dtype(one.dtype)) for one in program.arguments)
     outputs = tuple(jax.core.ShapedArray(shape, np.dtype(dtype)) for shape, dtype in program.outputs)
-    exported = jax.export.Exported(
-        fun_name=_ENTRY,
-        in_tree=jax.tree.structure(((0,) * len(inputs), {})),
-        in_avals=inputs,
-        out_tree=jax.tree.structure((0,) * len(outputs)),
-        out_avals=outputs,
-        _has_named_shardings=False,
-        _in_named_shardings=(None,) * len(inputs),
-        _out_named_shardings=(None,) * len(outputs),
-        in_shardings_hlo=(None,) * len(inputs),
-        out_shardings_hlo=(None,) * len(outputs),
-        nr_devices=1,
-        platforms=("cpu",),
-        ordered_effects=(),
-        unordered_effects=(),
-        disabled_safety_checks=(jax.export.DisabledSafetyCheck.platform(),),  # a module has no platform of its own
-        mlir_module_serialized=program.serialize(),
-        calling_convention_version=jax.export.maximum_supported_calling_convention_version,
-        module_kept_var_idx=tuple(range(len(inputs))),
-        uses_global_constants=False,
-        _get_vjp=None,
-    )
+    module = program.serialize()
+    try:
+        exported = jax.export.Exported(
+            fun_name=_ENTRY,
+            in_tree=jax.tree.structure(((0,) * len(inputs), {})),
+            in_avals=inputs,
+            out_tree=jax.tree.structure((0,) * len(outputs)),
+            out_avals=outputs,
+            _has_named_shardings=False,
+            _in_named_shardings=(None,) * len(inputs),
+            _out_named_shardings=(None,) * len(outputs),
+            in_shardings_hlo=(None,) * len(inputs),
+            out_shardings_hlo=(None,) * len(outputs),
+            nr_devices=1,
+            platforms=("cpu",),
+            ordered_effects=(),
+            unordered_effects=(),
+            disabled_safety_checks=(jax.export.DisabledSafetyCheck.platform(),),  # a module has no platform of its own
+            mlir_module_serialized=module,
+            calling_convention_version=jax.export.maximum_supported_calling_convention_version,
+            module_kept_var_idx=tuple(range(len(inputs))),
+            uses_global_constants=False,
+            _get_vjp=None,
+        )
+    except TypeError as error:  # the fields are not the same in every version
+        raise Unsupported(f"jax {jax.__version__} takes no modules in the way that 0.10 does: {error}") from None
     call: Callable[..., Any] = exported.call
     return call
 
@@ -464,20 +477,19 @@ def call_program(program: Program) -> Callable[..., Any]:
 class ModuleFunction(Function):
     """A module as a function of its weights and inputs, which can be written to a file once it is compiled."""
 
-    program: Program | None = None
-    source: ModelSource | None = None
+    program: Any = None
 
-    def save(self, executable: Any, compilation: Any, path: Any) -> None:
+    def save(self, executable: Any, compilation: Compilation, path: Path) -> None:
         from opmark.models.xla_artifact import write_artifact
 
-        write_artifact(self.program, self.source, executable, compilation, path)
+        write_artifact(self.program, executable, compilation, path)
 
 
 def build_jax(source: ModelSource, params: Params, **given: Any) -> Any:
     program = load_program(source, params)
     slots = tuple(TensorSlot(program.weights[one.name]) if one.weight else given[one.name] for one in program.arguments)
     return ModuleFunction(
-        call_program(program), slots, operators=program.operators, export=program.export, program=program, source=source
+        call_program(program), slots, operators=program.operators, export=program.export, program=program
     )
 
 
@@ -533,14 +545,13 @@ def _wide_constant(value: Any, change: Callable[[Any], Any] | None) -> Any:
         return value
     if not isinstance(value, ir.DenseElementsAttr):
         raise Unsupported(f"the module cannot be computed in float64: a constant is kept as `{type(value).__name__}`")
-    shape = tuple(kind.shape)
+    wide: Any = ir.RankedTensorType.get(kind.shape, ir.F64Type.get())
     if value.is_splat:
-        array = np.full(shape, ir.FloatAttr(value.get_splat_value()).value, np.float64)
-        return ir.DenseElementsAttr.get_splat(
-            ir.RankedTensorType.get(shape, ir.F64Type.get()), ir.FloatAttr.get(ir.F64Type.get(), array.flat[0])
-        ) if array.size else ir.DenseElementsAttr.get(array)  # fmt: skip
-    array = np.array(value).astype(np.float64)
-    return ir.DenseElementsAttr.get(np.ascontiguousarray(change(array) if change else array))
+        number = ir.FloatAttr(value.get_splat_value()).value
+        return ir.DenseElementsAttr.get_splat(wide, ir.FloatAttr.get(ir.F64Type.get(), number))
+    array: Any = np.asarray(value).astype(np.float64)
+    new: Any = np.ascontiguousarray(change(array) if change else array)
+    return ir.DenseElementsAttr.get(new)
 
 
 class _Evaluator:

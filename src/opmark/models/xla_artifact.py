@@ -18,11 +18,9 @@ from typing import Any
 
 import jax
 import msgspec
-from jaxlib._jax import DeviceList
 
 from opmark.errors import InvalidFile, TaskError, Unsupported
 from opmark.models.mlir_file import Program, load_program, reference, rounding_bounds, why_blind
-from opmark.models.source import ModelSource
 from opmark.models.user_source import XlaSource
 from opmark.plugin import Params, TensorSlot
 from opmark.schema import Compilation
@@ -72,7 +70,7 @@ def _features() -> tuple[str, ...]:
 
 
 def write_artifact(
-    program: Program, source: ModelSource, executable: Any, compilation: Compilation, path: Path
+    program: Program, executable: Any, compilation: Compilation, path: Path
 ) -> None:  # fmt: skip
     """Write an executable, and the weights of its module beside it."""
     from safetensors.flax import save_file
@@ -113,7 +111,8 @@ class LoadedProgram:
 
     def __call__(self) -> Any:
         found = tuple(self._execute([slot.value for slot in self._slots]))
-        jax.block_until_ready(found)
+        for one in found:
+            one.block_until_ready()
         return found
 
 
@@ -126,7 +125,7 @@ def build_jax(source: XlaSource, params: Params, **given: Any) -> LoadedProgram:
     data = read_member(source.path, _EXECUTABLE)
     started = time.perf_counter()
     try:
-        executable = device.client.deserialize_executable(data, DeviceList((device,)))
+        executable = device.client.deserialize_executable(data, [device])
     except jax.errors.JaxRuntimeError as error:
         raise TaskError(f"XLA cannot load `{source.name}`: {str(error).partition(chr(10))[0]}") from None
     seconds = time.perf_counter() - started

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace as replace_fields
@@ -227,7 +228,7 @@ def settings_for(options: MeasureOptions) -> list[Settings]:
     base = Settings(
         threads=1, effort=options.effort, sampling=_sampling(options), seed=options.seed, verify=options.verify,
         compile_only=options.compile_only, data=options.data_choice,
-        artifact=os.path.abspath(options.artifact) if options.artifact else "", **named,
+        artifact=str(Path(options.artifact).absolute()) if options.artifact else "", **named,
     )  # fmt: skip
     usual = 1 if options.compile_only or options.data_choice else PROCESSES[options.effort]
     rounds = usual if options.processes is None else options.processes

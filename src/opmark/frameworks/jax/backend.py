@@ -284,8 +284,8 @@ class JaxBackend(HostBackend):
 
     def save(self, launch: Launch, path: Path) -> None:
         """Write the executable of a module of StableHLO; nothing else says by itself what it takes and returns."""
-        save = getattr(getattr(launch, "function", None), "save", None)
-        if save is None:
+        save = getattr(launch.function, "save", None) if isinstance(launch, CompiledProgram) else None
+        if save is None or not isinstance(launch, CompiledProgram):
             raise Unsupported("JAX writes artefacts of StableHLO modules only: model:NAME-mhlo, or model:FILE.mlir")
         save(launch.run.runtime_executable(), launch.compilation, path)
 

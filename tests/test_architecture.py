@@ -79,8 +79,8 @@ WORKER_ONLY = {
         )
     ),
 } - {SOURCE / "models" / folder / "__init__.py" for folder in ("networks", "keras_networks")}
-"""Files that import torch, Keras, onnx or jax when they are loaded, so that only workers and child processes import them:
-the samples of torch's database, and what runs of a model."""
+"""Files that import torch, Keras, onnx or jax when they are loaded, so that only workers and child processes import
+them: the samples of torch's database, and what runs of a model."""
 
 NSYS = SOURCE / "runner" / "profilers" / "nsys.py"
 """Reads the SQLite file that nsys exports, which has nothing to do with the store."""

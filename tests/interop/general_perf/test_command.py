@@ -101,6 +101,14 @@ def test_accuracy_is_evaluated_on_data_of_the_user(put: Put) -> None:
     assert "nowhere" in report("TORCH-CPU/mine/result-fp32.json")["Unfinished"]["Accuracy"]
 
 
+def test_hardware_that_is_not_here_is_a_report_with_the_reason(put: Put) -> None:
+    put("workloads/mine-torch-fp32.json", {**WORKLOAD, "batch_sizes": [2]})
+    assert main(["--task", "mine-torch-fp32", "--hardware_type", "HPU", "--size", "small"]) == 1
+    (line,) = report("HPU/mine-torch-fp32/result-fp32.json")["Performance"]
+    assert (line["BS"], line["QPS"]) == (2, None)
+    assert "habana" in line["Reason"]
+
+
 def test_compile_only_writes_a_report(put: Put) -> None:
     put("workloads/mine.json", {**WORKLOAD, "batch_sizes": [2]})
     assert main(["--task", "mine", "--hardware_type", "null", "--size", "small", "--compile_only"]) == 0

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,8 @@ class TaskSession:
         self.date = datetime.now().strftime("%Y-%m-%d %H:%M:%S")
         self.records: list[Record] = []
         self.evaluations: list[Record] = []
+        self._run = ""
+        """The run that goes on now."""
         self.runs: list[str] = []
         self.notes: list[str] = []
         self.unfinished: dict[str, str] = {}
@@ -147,7 +150,7 @@ class TaskSession:
         try:
             run(
                 workload=Workload(VERSION, self.task.name, self.task.entries()), backend=self.choice.backend,
-                verify=workload.test_numeric, on_record=self.records.append, **load, **self._common(),
+                verify=workload.test_numeric, on_record=partial(self._keep, self.records), **load, **self._common(),
             )  # fmt: skip
         except UserError as error:
             self._fail("Performance" if loaded else "Graph Compile", one_line(error))
@@ -161,7 +164,7 @@ class TaskSession:
         try:
             run(
                 workload=Workload(VERSION, self.task.name, self.task.entries()[:1]), backend=backends,
-                verify=False, data_choice=data, on_record=self.evaluations.append, **self._common(),
+                verify=False, data_choice=data, on_record=partial(self._keep, self.evaluations), **self._common(),
             )  # fmt: skip
         except UserError as error:
             self._fail("Accuracy", one_line(error))
@@ -198,7 +201,13 @@ class TaskSession:
         }  # fmt: skip
 
     def _start(self, run: Run) -> None:
-        self.runs.append(run.id)
+        self._run = run.id
+
+    def _keep(self, records: list[Record], record: Record) -> None:
+        """Keep a record. A run is in the store from its first record on that was tried."""
+        records.append(record)
+        if not record.untried and self._run not in self.runs:
+            self.runs.append(self._run)
 
     def _fail(self, part: str, reason: str) -> None:
         self.unfinished[part] = reason

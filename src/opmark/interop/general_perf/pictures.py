@@ -31,7 +31,8 @@ def load_charts(title: str, lines: Sequence[Mapping[str, Any]], reference: Seque
     for one in reference:
         for line in one["Performance"]:
             clients = count_noun(line.get("Clients") or 1, "client")
-            place = f"reference: {one['Machine']}, {one['Backend']}, opmark {one['opmark']}, {clients}"
+            busy = ", on a busy machine" if any(text.startswith("loaded") for text in line.get("Cautions", ())) else ""
+            place = f"reference: {one['Machine']}, {one['Backend']}, opmark {one['opmark']}, {clients}{busy}"
             groups.setdefault(place, []).append(line)
     known = {name: [line for line in found if line["QPS"]] for name, found in groups.items()}
     known = {name: found for name, found in known.items() if found}

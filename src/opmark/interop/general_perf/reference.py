@@ -14,7 +14,7 @@ from opmark.interop.general_perf.resolution import ResolvedTask
 from opmark.schema import Environment, Record, Run
 from opmark.schema.machine import chip
 
-STORE = "reference.db"
+STORE = "reference.sqlite"
 
 
 @cache
@@ -42,27 +42,30 @@ def read_reference(task: ResolvedTask) -> list[dict[str, Any]]:
             own = [record for record in records if record.task.backend == backend and _same_model(record, task)]
             if own:
                 machine = facts.get(own[0].environment, {})
+                lines = _lines(own)
                 found.append(
                     {
                         "Machine": chip(machine) or machine.get("cpu") or "",
                         "Backend": backend,
                         "Threads": own[0].task.settings.threads,
                         "opmark": machine.get("opmark"),
-                        "Framework Version": machine.get(machine.get("framework", "torch")) or machine.get("torch"),
+                        "Framework": next((f"{name} {machine[name]}" for name in _FRAMEWORKS if name in machine), ""),
                         "Date": own[0].started[:10],
                         "Run": run.id,
-                        "Performance": _lines(own),
+                        "Cautions": sorted({text for line in lines for text in line.get("Cautions", ())}),
+                        "Performance": lines,
                     }
                 )
     return found
 
 
 _FREE = ("batch", "weights")
+_FRAMEWORKS = ("onnxruntime", "tensorflow", "jax", "torch")
 
 
 def _same_model(record: Record, task: ResolvedTask) -> bool:
     case, wanted = record.task.case, task.params[0]
-    return case.op == task.operator and all(
+    return case.op == task.operator.removesuffix("-mhlo") and all(
         case.params.get(key) == value for key, value in wanted.items() if key not in _FREE
     )
 

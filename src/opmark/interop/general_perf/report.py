@@ -60,7 +60,7 @@ class TaskResults(Struct, frozen=True):
     choice: BackendChoice
     date: str
     records: Sequence[Record] = ()
-    """Of performance, numerics and compilation: at most one per batch size and process."""
+    """Records of performance, numerics and compilation, one per batch size, load and process."""
     evaluations: Sequence[Record] = ()
     environments: Mapping[str, Mapping[str, Any]] = {}
     runs: Sequence[str] = ()
@@ -93,7 +93,10 @@ def make_report(results: TaskResults) -> dict[str, Any]:
         notes += NUMERIC_NOTES if workload.test_numeric else ()
         notes += [ACCURACY_NOTES[task.dataset]] if task.dataset in ACCURACY_NOTES and asked_accuracy else []
     if workload.test_perf and not workload.compile_only:
-        report["Performance"] = [line for size in workload.sizes for line in performance(size, _of_size(size, results))]
+        why = results.unfinished.get("Performance", "the run ended before")
+        report["Performance"] = [
+            line for size in workload.sizes for line in performance(size, _of_size(size, results), why)
+        ]
         notes += PERFORMANCE_NOTES
     report["Reference"] = list(results.reference)
     report["Framework"] = {
@@ -129,12 +132,12 @@ def _of_size(size: int, results: TaskResults, records: Sequence[Record] | None =
 # Performance.
 
 
-def performance(size: int, records: Sequence[Record]) -> list[dict[str, Any]]:
+def performance(size: int, records: Sequence[Record], why_none: str = "") -> list[dict[str, Any]]:
     """Return ByteMLPerf's line of one batch size for each number of clients, also where nothing was measured: then it
     says why."""
     if not records:
         line: dict[str, Any] = dict.fromkeys(("BS", "QPS", "AVG Latency", "P99 Latency"))
-        return [{**line, "BS": size, "Status": "not tried", "Reason": "the run ended before"}]
+        return [{**line, "BS": size, "Status": "not tried", "Reason": why_none}]
     loads = dict.fromkeys(record.task.settings.load for record in records)
     return [_line(size, [record for record in records if record.task.settings.load == load]) for load in loads]
 

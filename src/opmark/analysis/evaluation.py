@@ -21,7 +21,7 @@ class MetricDifference(Struct, frozen=True):
     """What a figure differs by from the reference's on the same samples."""
 
     value: float
-    """Of a perplexity relative to the reference; else the plain difference."""
+    """The plain difference; for a perplexity, the ratio minus 1."""
     low: float
     high: float
     p: float

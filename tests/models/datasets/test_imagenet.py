@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -310,6 +311,15 @@ def test_a_file_that_is_no_archive(tmp_path: Path) -> None:
     (tmp_path / "val.zip").write_text("moved")
     with pytest.raises(InvalidFile, match="got a file of another kind"):
         load(tmp_path / "val.zip")
+
+
+def test_a_package_that_is_missing(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    data = load(flat)
+    data.choose([0])
+    with pytest.raises(UserError, match="reading pictures needs the package PIL") as caught:
+        data.inputs(range(1))
+    assert "opmark[data]" in str(caught.value.hint)
 
 
 def test_a_model_that_takes_no_pictures(flat: Path) -> None:

@@ -19,6 +19,7 @@ from opmark.models.datasets.files import (
     option_path,
     path_of,
     refuse,
+    require,
     unpickle,
 )
 from opmark.plugin import Operator, Params
@@ -87,10 +88,9 @@ class Cifar100(ClassifierData):
 
     def _prepare(self, picture: Any) -> Any:
         """Return a picture of the size of the model's input; larger ones are interpolated as CLIP does."""
-        from PIL import Image
-
         height, width = self._size
         if (height, width) != (_SIDE, _SIDE):
+            Image = require("PIL.Image", "resizing pictures")
             picture = np.asarray(Image.fromarray(picture).resize((width, height), Image.Resampling.BICUBIC))
         mean, std = _OWN if self._text is None else _CLIP
         return (picture.astype(np.float32) / 255 - np.array(mean, np.float32)) / np.array(std, np.float32)

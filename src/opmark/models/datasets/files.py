@@ -7,10 +7,12 @@ import io
 import json
 import lzma
 import pickle
+import sys
 import tarfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 from weakref import finalize
@@ -29,6 +31,17 @@ _NUMPY = {
     for name in ("_reconstruct", "ndarray", "dtype")
 } | {("_codecs", "encode")}
 """What pickles of arrays call. None of it runs code that a file brings along."""
+
+
+def require(module: str, purpose: str) -> Any:
+    """Import a module of a package that data sets need and opmark itself does not."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise UserError(
+            f"{purpose} needs the package {module.partition('.')[0]}, which {sys.executable} cannot import: {error}",
+            "pip install 'opmark[data]' there",
+        ) from None
 
 
 def path_of(choice: DataChoice, expected: str) -> Path:

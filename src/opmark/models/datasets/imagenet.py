@@ -22,6 +22,7 @@ from opmark.models.datasets.files import (
     path_of,
     read_text,
     refuse,
+    require,
 )
 from opmark.plugin import Operator, Params
 from opmark.schema.evaluation import DataChoice
@@ -42,7 +43,7 @@ class Preprocessing:
     interpolation: str = "bilinear"
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
-    """Of values from 0 to 1."""
+    """Both for values from 0 to 1."""
 
 
 _HALF = (0.5, 0.5, 0.5)
@@ -169,14 +170,13 @@ def _labels_from_map(names: Sequence[str], text: str, where: str) -> list[int]:
 
 def preprocess(data: bytes, name: str, size: tuple[int, int], how: Preprocessing) -> Any:
     """Return a picture as height x width x colours, in float32."""
-    from PIL import Image, UnidentifiedImageError
-
+    Image = require("PIL.Image", "reading pictures")
     height, width = size
     try:
         with Image.open(io.BytesIO(data)) as opened:
             picture = opened.convert("RGB")
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
-        shown = "it is no picture" if isinstance(error, UnidentifiedImageError) else str(error)
+    except (OSError, SyntaxError) as error:
+        shown = "it is no picture" if type(error).__name__ == "UnidentifiedImageError" else str(error)
         raise InvalidFile(f"{name}: the picture cannot be decoded: {shown} ({len(data)} bytes)", UNFINISHED) from None
     filtering = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}[how.interpolation]
     if how.resize == 0:

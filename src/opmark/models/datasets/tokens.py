@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from opmark.errors import InvalidFile, UserError
-from opmark.models.datasets.files import option_path, read_text, refuse
+from opmark.models.datasets.files import option_path, read_text, refuse, require
 from opmark.plugin import Operator, Params
 from opmark.schema import TensorSpec
 from opmark.schema.evaluation import DataChoice
@@ -106,26 +106,25 @@ def token_inputs(operator: Operator, params: Params) -> Mapping[str, tuple[str, 
 
 def _load_vocabulary(path: Path, *, cased: bool) -> Any:
     """Return BERT's tokenizer over a vocabulary: one token per line, its number is that of the line."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-
+    library = require("tokenizers", "a vocabulary")
     words = read_text(path).splitlines()
     numbers = {word: number for number, word in enumerate(words)}
     missing = [word for word in _SPECIAL if word not in numbers]
     if missing:
         refuse(path, f"one token per line, {', '.join(_SPECIAL)} among them", f"no {missing[0]} in {len(words)} lines",
                "a tokenizer of another kind is given by --data-option tokenizer=tokenizer.json")  # fmt: skip
-    made = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
-    made.normalizer = normalizers.BertNormalizer(lowercase=not cased)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.post_processor = processors.BertProcessing(("[SEP]", numbers["[SEP]"]), ("[CLS]", numbers["[CLS]"]))
+    made = library.Tokenizer(library.models.WordPiece(numbers, unk_token="[UNK]"))
+    made.normalizer = library.normalizers.BertNormalizer(lowercase=not cased)
+    made.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+    ends = (("[SEP]", numbers["[SEP]"]), ("[CLS]", numbers["[CLS]"]))
+    made.post_processor = library.processors.BertProcessing(*ends)
     return made
 
 
 def _load_tokenizer(path: Path) -> Any:
-    from tokenizers import Tokenizer
-
+    library = require("tokenizers", "a tokenizer.json")
     try:
-        made = Tokenizer.from_file(str(path))
+        made = library.Tokenizer.from_file(str(path))
     except Exception as error:  # noqa: BLE001 - the library raises nothing more special
         raise InvalidFile(
             f"{path}: expected a tokenizer.json, got one that cannot be read: {error}", "a vocab.txt is given by vocab="

@@ -141,7 +141,9 @@ def test_the_table_has_the_number_of_weights_of_a_graph(model: Any) -> None:
     source = source_of(model.name)
     assert source is not None
     assert facts.facts(source, operator.complete({})).weights == model.parameters
-    assert next(iter(model.inputs({"batch": 1, "dtype": "float32"}, model.full))) in operator.inputs(operator.complete({}))
+    assert next(iter(model.inputs({"batch": 1, "dtype": "float32"}, model.full))) in operator.inputs(
+        operator.complete({})
+    )
 
 
 @pytest.mark.parametrize("model", real.MODELS, ids=lambda one: one.name)

@@ -1,5 +1,5 @@
-"""Models with trained weights on labelled data that comes with packages: how often they are right on torch, ONNX Runtime
-and OpenVINO, in float32 and in 16 bits. The bands were measured; docs/real-models.md has the figures."""
+"""How often models with trained weights are right on labelled data of packages, on torch, ONNX Runtime and OpenVINO, in
+float32 and in 16 bits. The bands were measured; docs/real-models.md has the figures."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_package_that_is_missing_is_named(model: Any, monkeypatch: pytest.Monk
 
 
 def test_a_package_without_the_file_is_named() -> None:
-    with pytest.raises(UserError, match="needs `models/other.onnx` of the package magika"):
+    with pytest.raises(UserError, match=r"needs `models/other\.onnx` of the package magika"):
         packages.package_file("magika/models/other.onnx", "`model:magika`")
 
 

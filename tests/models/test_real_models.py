@@ -121,7 +121,7 @@ def test_a_sentence_is_near_those_of_its_topic() -> None:
 
 def test_a_small_gpt_is_trained_here() -> None:
     rows = evaluate("gpt-speeches", "speeches", ALL, percent=10, batch=20)
-    assert_alike(rows, "perplexity", 4.0, 8.5, 0.005)
+    assert_alike(rows, "perplexity", 5.0, 9.5, 0.005)
     assert {row.differences["perplexity"].verdict for row in rows[1:]} == {"same"}
     assert rows[0].metrics["next character"].value >= 0.35
 

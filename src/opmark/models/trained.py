@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -45,9 +46,9 @@ def write_weights(source: ZooSource, path: Path) -> None:
 
 def read_g2p(module: Any, path: Path) -> dict[str, Any]:
     try:
-        with np.load(path) as file:
+        with path.open("rb") as opened, np.load(opened) as file:
             return {name: torch.from_numpy(file[name]) for name in file}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, BadZipFile) as error:
         raise UserError(f"`{path}` cannot be read as weights of g2p-en: {error}", "install g2p-en again") from None
 
 

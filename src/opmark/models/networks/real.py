@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-_PADDING, _BEGIN = 0, 2
-"""Tokens of g2p-en: what follows the end of a word, and what begins a pronunciation."""
+_PADDING, _BEGIN, _END = 0, 2, 3
+"""Tokens of g2p-en: what follows the end of a word, and what begins and ends a pronunciation."""
 
 
 def digits_classifier(*, channels: int, classes: int) -> Any:
@@ -40,17 +40,21 @@ class SpellingToSound(nn.Module):  # type: ignore[misc]
         self.fc_b = nn.Parameter(torch.empty(phonemes))
 
     def forward(self, letters: Any) -> Any:
-        """Return the logits of `steps` phonemes per word. Loops are unrolled, so that the graph has none."""
+        """Return the logits of `steps` phonemes per word, which are 0 behind its end. Loops are unrolled: the graph has
+        none."""
         state = self.enc_emb.new_zeros(letters.shape[0], self.enc_emb.shape[1])
         for place in range(letters.shape[1]):
             token = letters[:, place]
             after = self._step("enc", self.enc_emb[token], state)
             state = torch.where((token == _PADDING)[:, None], state, after)
         token, found = torch.full_like(letters[:, 0], _BEGIN), []
+        ended = token == _END
         for _ in range(self.steps):
             state = self._step("dec", self.dec_emb[token], state)
-            found.append(state @ self.fc_w.T + self.fc_b)
-            token = found[-1].argmax(1)
+            logits = state @ self.fc_w.T + self.fc_b
+            found.append(torch.where(ended[:, None], torch.zeros_like(logits), logits))
+            token = logits.argmax(1)
+            ended = ended | (token == _END)
         return torch.stack(found, 1)
 
     def _step(self, side: str, x: Any, state: Any) -> Any:

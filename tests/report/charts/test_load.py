@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from handmade import sound
 
 from opmark.analysis.rows import RunView, rows_of_records
 from opmark.report.charts.gallery import gallery
@@ -32,6 +33,7 @@ def scaling(make_loaded: Make) -> RunView:
 
 def test_scaling_over_clients_has_a_line_for_each_batch_size(scaling: RunView) -> None:
     throughput, tail = load(scaling)
+    sound([throughput, tail])
     assert throughput.title.endswith("throughput over clients")
     assert tail.title.endswith("p99 over clients")
     assert [series.name for series in throughput.series] == ["batch 1 on null ×2", "batch 8 on null ×2"]

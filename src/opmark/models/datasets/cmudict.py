@@ -10,7 +10,7 @@ import numpy as np
 from opmark.errors import UserError
 from opmark.models.datasets.files import check_options, read_text, refuse
 from opmark.models.datasets.packages import EXTRA, package_file
-from opmark.models.datasets.rows import SampleRows, count_edits, refuse_path
+from opmark.models.datasets.rows import JudgedSamples, count_edits, refuse_path
 from opmark.plugin import Operator, Params
 from opmark.schema.evaluation import DataChoice, MetricKind
 
@@ -31,7 +31,7 @@ PHONEMES = (
 """Tokens of g2p-en in their order; vowels carry their stress."""
 
 
-class CmuDict(SampleRows):
+class CmuDict(JudgedSamples):
     name = "cmudict"
     summary = "1,000 words of CMUdict for models that pronounce a word, words right and phoneme error rate; no files"
     kinds: ClassVar[Mapping[str, MetricKind]] = {"words right": "share", "phoneme error rate": "loss"}

@@ -10,7 +10,7 @@ import numpy as np
 from opmark.errors import UserError
 from opmark.models.datasets.files import check_options
 from opmark.models.datasets.packages import EXTRA, package_file
-from opmark.models.datasets.rows import SampleRows, count_edits, refuse_path
+from opmark.models.datasets.rows import JudgedSamples, count_edits, refuse_path
 from opmark.plugin import Operator, Params
 from opmark.schema.evaluation import DataChoice, MetricKind
 
@@ -32,7 +32,7 @@ _NOISE = 70
 """Largest standard deviation of the noise, of 255."""
 
 
-class RenderedText(SampleRows):
+class RenderedText(JudgedSamples):
     name = "rendered-text"
     summary = (
         "800 lines of text drawn with noise, for models that read one, lines right and character error rate; no files"

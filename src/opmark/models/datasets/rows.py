@@ -16,7 +16,7 @@ from opmark.schema.evaluation import DataChoice, Metric, MetricKind
 from opmark.stats.accuracy import summarize_scores
 
 
-class SampleRows(DataSet):
+class JudgedSamples(DataSet):
     """Samples of one row for models with one input and one output."""
 
     kinds: ClassVar[Mapping[str, MetricKind]]

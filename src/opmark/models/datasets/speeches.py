@@ -12,7 +12,7 @@ import numpy as np
 from opmark.errors import UserError
 from opmark.models.datasets.files import check_options
 from opmark.models.datasets.packages import package_file
-from opmark.models.datasets.rows import SampleRows, refuse_path
+from opmark.models.datasets.rows import JudgedSamples, refuse_path
 from opmark.plugin import Operator, Params
 from opmark.schema.evaluation import DataChoice, MetricKind
 
@@ -34,7 +34,7 @@ def read_speeches(folder: Path, *, held_out: bool) -> Any:
     return np.frombuffer(unicodedata.normalize("NFKD", text).encode("ascii", "ignore"), np.uint8)
 
 
-class Speeches(SampleRows):
+class Speeches(JudgedSamples):
     name = "speeches"
     summary = "State of the Union addresses that gpt-speeches was not trained on, perplexity of a character; no files"
     kinds: ClassVar[Mapping[str, MetricKind]] = {"perplexity": "perplexity", "next character": "score"}

@@ -155,6 +155,10 @@ _ROOTS = ("", "general_perf", "byte_infer_perf/general_perf", "byte_mlperf", "in
 _FILE_NAME = re.compile(r"[\w&.+-]{1,100}")
 
 
+MODEL, WORKLOAD = "model_", "workload_"
+"""How names of files may begin, where models and workloads lie in one folder."""
+
+
 def find_folder(given: Path | None, name: str, option: str) -> Path | None:
     """Return the folder that the user names, or the one of this name that lies where ByteMLPerf has it."""
     if given is None:
@@ -165,10 +169,12 @@ def find_folder(given: Path | None, name: str, option: str) -> Path | None:
 
 
 def file_of(folder: Path | None, name: str, prefix: str) -> Path | None:
-    """Return the file of a task or a model in a folder; None where there is none, or the name is no name of a file."""
+    """Return the file of a task or a model in a folder; None where there is none, or the name is no name of a file. A
+    workload has the name of its model, and is not taken for it where both may lie in one folder."""
     if folder is None or not _FILE_NAME.fullmatch(name):
         return None
-    return next((path for stem in (name, f"{prefix}{name}") if (path := folder / f"{stem}.json").is_file()), None)
+    found = (path for stem in (name, f"{prefix}{name}") if (path := folder / f"{stem}.json").is_file())
+    return next((path for path in found if prefix != MODEL or not is_workload(_content(path))), None)
 
 
 def names_in(folder: Path | None) -> list[str]:

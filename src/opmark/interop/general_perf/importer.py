@@ -24,7 +24,7 @@ class _GeneralPerf:
         """Return the cases of the model. A model-zoo file is looked for beside the workload and in ../model_zoo."""
         workload, notes = files.read_task_file(data, str(path))
         zoo = next((place for place in (path.parent.parent / "model_zoo", path.parent)
-                    if files.file_of(place, workload.model, "model_")), None)  # fmt: skip
+                    if files.file_of(place, workload.model, files.MODEL)), None)  # fmt: skip
         try:
             task = resolve_task(workload.model, workload, TaskFolders(None, zoo))
         except UserError as error:

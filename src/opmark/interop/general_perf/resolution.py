@@ -65,7 +65,7 @@ class TaskFolders(NamedTuple):
 
 def read_workload(task: str, folders: TaskFolders) -> tuple[TaskFile, list[str]]:
     """Return the workload of a task: the user's own file, or ByteMLPerf's as the table has it."""
-    path = files.file_of(folders.workloads, task, "workload_")
+    path = files.file_of(folders.workloads, task, files.WORKLOAD)
     if path is None:
         try:
             return tasks.usual_workload(tasks.take_apart(task)), []
@@ -79,7 +79,7 @@ def resolve_task(
     name: str, workload: TaskFile, folders: TaskFolders, *, weights: str = "", size: str = ""
 ) -> ResolvedTask:
     """Return what a workload measures. `weights` is a checkpoint for the zoo's model; `size` replaces the full one."""
-    file = files.file_of(folders.model_zoo, workload.model, "model_")
+    file = files.file_of(folders.model_zoo, workload.model, files.MODEL)
     model, notes = files.read_model_file(file) if file else (None, [])
     if model and file:
         own = _find_own_model(model, file)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import cycle
 from typing import Any, NamedTuple
-
-import openvino as ov
 
 from opmark.errors import Unsupported
 from opmark.frameworks.onnx.engine import (
@@ -23,6 +22,18 @@ from opmark.frameworks.onnx.engine import (
 )
 from opmark.plugin import BackendInfo, Launch
 from opmark.schema import Compilation
+
+
+def _import_openvino() -> Any:
+    """Return OpenVINO without the package by which it reports its use over the network, from processes that it forks
+    beside what is measured."""
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+    import openvino
+
+    return openvino
+
+
+ov = _import_openvino()
 
 _TYPES = {
     "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "f8e4m3",

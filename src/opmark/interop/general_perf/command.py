@@ -38,6 +38,7 @@ from opmark.interop.general_perf.resolution import (
 from opmark.runner.probe import probe
 from opmark.schema import Record, Run, Workload
 from opmark.schema.evaluation import DataChoice
+from opmark.schema.options import LONGEST
 from opmark.schema.record import MEASURED
 from opmark.schema.task import EFFORTS
 from opmark.schema.workload import VERSION
@@ -324,23 +325,13 @@ def _number(text: str) -> int:
     return _numbers(text)[0]
 
 
-def _percent(text: str) -> float:
+def _positive(most: float, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value <= 100:
-        raise argparse.ArgumentTypeError(f"expected a number above 0 and up to 100, got `{text}`")
-    return value
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1e6:
-        raise argparse.ArgumentTypeError(f"expected seconds above 0, got `{text}`")
+    if not 0 < value <= most:
+        raise argparse.ArgumentTypeError(f"expected a number above 0 and up to {most:g}, got `{text}`")
     return value
 
 
@@ -375,12 +366,17 @@ def _parser() -> argparse.ArgumentParser:
     add("--iterations", "requests of each client [as the workload says]", type=_number)
     add("--batch_sizes", "as in 1,4,8 [as the workload says]", type=_numbers)
     add("--reference", "backend that the accuracy is compared with, on the same samples [none]", default="")
-    add("--data_percent", "share of the data [as the workload says]", type=_percent)
+    add("--data_percent", "share of the data [as the workload says]", type=partial(_positive, 100))
     add("--threads", "threads of the processor [all cores]", type=_number)
     add("--processes", "fresh processes per batch size [1]", type=_number, default=1)
     add("--effort", "how long to warm up [quick]", choices=tuple(EFFORTS), default="quick")
-    add("--timeout", f"seconds for a batch size [{_TIMEOUT:.0f}]", type=_seconds, default=_TIMEOUT)
-    add("--request_timeout", f"seconds for a request [{_REQUEST_TIMEOUT:.0f}]", type=_seconds, default=_REQUEST_TIMEOUT)
+    add("--timeout", f"seconds for a batch size [{_TIMEOUT:.0f}]", type=partial(_positive, LONGEST), default=_TIMEOUT)
+    add(
+        "--request_timeout",
+        f"seconds for a request [{_REQUEST_TIMEOUT:.0f}]",
+        type=partial(_positive, LONGEST),
+        default=_REQUEST_TIMEOUT,
+    )
     add("--retries", "further tries of what other work disturbed [0]", type=int, default=0)
     add("--label", "a name for the runs [the task]", default="")
     add("--db", "the store [$OPMARK_DB or the data directory]")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +50,6 @@ class Cail2019(DataSet):
             self._tokenizer = TextTokenizer(choice, operator, params)
             self._rows = []
         self._inputs = token_inputs(operator, params)
-        self._samples: Sequence[int] = ()
-        self._digest = sha256()
         self._scores: list[float] = []
 
     @property
@@ -60,11 +57,11 @@ class Cail2019(DataSet):
         return len(self._right)
 
     def choose(self, samples: Sequence[int]) -> int:
-        self._samples = samples
+        self.samples = samples
         return _PAIR * len(samples)
 
     def inputs(self, rows: range) -> Mapping[str, Any]:
-        numbers = [_PAIR * self._samples[row // _PAIR] + row % _PAIR for row in rows]
+        numbers = [_PAIR * self.samples[row // _PAIR] + row % _PAIR for row in rows]
         if self._tokenizer is None:
             length = self._inputs["ids"][1].shape[1]
             found = {}
@@ -80,7 +77,7 @@ class Cail2019(DataSet):
             encoded = [compact(one) for one in tokenizer.encode_batch([self._texts[number] for number in numbers])]
             found = self._tokenizer.rows(encoded)
         for number, one in zip(numbers, encoded, strict=True):
-            self._digest.update(np.asarray(one["ids"], np.int64).tobytes() + bytes([self._right[number // _PAIR]]))
+            self.hasher.update(np.asarray(one["ids"], np.int64).tobytes() + bytes([self._right[number // _PAIR]]))
         return found
 
     def take(self, rows: range, outputs: Sequence[Any]) -> None:
@@ -95,7 +92,7 @@ class Cail2019(DataSet):
 
     def scores(self) -> dict[str, list[float]]:
         right = []
-        for place, number in enumerate(self._samples):
+        for place, number in enumerate(self.samples):
             pair = self._scores[_PAIR * place : _PAIR * place + _PAIR]
             due = self._right[number]
             right.append(float(pair[due] > pair[1 - due]))  # a tie is no answer, and NaN is none either
@@ -103,9 +100,6 @@ class Cail2019(DataSet):
 
     def metrics(self, scores: Mapping[str, Sequence[float]]) -> dict[str, Metric]:
         return {"pairs": summarize_scores("share", scores["pairs"])}
-
-    def digest(self) -> str:
-        return self._digest.hexdigest()[:16]
 
 
 def _read_lines(path: Path) -> tuple[list[tuple[str, str]], list[int]]:

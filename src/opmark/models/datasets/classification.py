@@ -27,18 +27,12 @@ class ClassifierData(DataSet):
 
     def __init__(self, choice: DataChoice, operator: Operator, params: Params, seed: int) -> None:
         super().__init__(choice, operator, params, seed)
-        self._samples: Sequence[int] = ()
         self._ranks: list[int] = []
-        self._digest = sha256()
         self._classes = 0
 
     @property
     def available(self) -> int:
         return len(self.labels)
-
-    def choose(self, samples: Sequence[int]) -> int:
-        self._samples = samples
-        return len(samples)
 
     @abstractmethod
     def sample(self, number: int) -> tuple[Any, bytes]:
@@ -51,9 +45,9 @@ class ClassifierData(DataSet):
     def inputs(self, rows: range) -> Mapping[str, Any]:
         made = []
         for row in rows:
-            number = self._samples[row]
+            number = self.samples[row]
             array, data = self.sample(number)
-            self._digest.update(sha256(data).digest() + self.labels[number].to_bytes(4, "little", signed=True))
+            self.hasher.update(sha256(data).digest() + self.labels[number].to_bytes(4, "little", signed=True))
             made.append(array)
         return self.batch(np.stack(made))
 
@@ -61,7 +55,7 @@ class ClassifierData(DataSet):
         scores = outputs[0].reshape(len(rows), -1)
         self._classes = scores.shape[1]
         for row, found in zip(rows, scores, strict=True):
-            label = self.expected_class(self.labels[self._samples[row]], self._classes)
+            label = self.expected_class(self.labels[self.samples[row]], self._classes)
             self._ranks.append(rank_of(found, label))
 
     def expected_class(self, label: int, classes: int) -> int:
@@ -81,9 +75,6 @@ class ClassifierData(DataSet):
 
     def metrics(self, scores: Mapping[str, Sequence[float]]) -> dict[str, Metric]:
         return {name: summarize_scores("share", values) for name, values in scores.items()}
-
-    def digest(self) -> str:
-        return self._digest.hexdigest()[:16]
 
 
 def rank_of(scores: Any, label: int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +52,6 @@ class Criteo(DataSet):
         if self._path.is_dir():
             refuse(self._path, _LAYOUT, "a folder with neither eval.csv nor train.txt", "give the file itself")
         self._places, self._low, self._range, self._separator = _scan(self._path)
-        self._samples: Sequence[int] = ()
-        self._digest = sha256()
         self._labels: list[float] = []
         self._clicks: list[float] = []
 
@@ -62,17 +59,13 @@ class Criteo(DataSet):
     def available(self) -> int:
         return len(self._places)
 
-    def choose(self, samples: Sequence[int]) -> int:
-        self._samples = samples
-        return len(samples)
-
     def inputs(self, rows: range) -> Mapping[str, Any]:
         numbers, buckets = [], []
         with self._path.open("rb") as file:
             for row in rows:
-                file.seek(self._places[self._samples[row]])
+                file.seek(self._places[self.samples[row]])
                 line = file.readline().rstrip(b"\r\n")
-                self._digest.update(line + b"\n")
+                self.hasher.update(line + b"\n")
                 parts = line.split(self._separator)
                 self._labels.append(float(parts[0]))
                 numbers.append([float(part or 0) for part in parts[1 : 1 + _NUMERIC]])
@@ -116,9 +109,6 @@ class Criteo(DataSet):
             "log-loss": summarize_scores("loss", scores["log-loss"]),
             "accuracy": summarize_scores("share", scores["accuracy"]),
         }
-
-    def digest(self) -> str:
-        return self._digest.hexdigest()[:16]
 
     def notes(self) -> tuple[str, ...]:
         share = sum(self._labels) / len(self._labels)

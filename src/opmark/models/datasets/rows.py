@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,17 +32,11 @@ class JudgedSamples(DataSet):
                 "`opmark list models` names the data set of each model",
             )
         ((self._input, self.spec),) = specs.items()
-        self._samples: Sequence[int] = ()
         self._scores: dict[str, list[float]] = {name: [] for name in self.kinds}
-        self._digest = sha256()
 
     @property
     def available(self) -> int:
         return len(self.labels)
-
-    def choose(self, samples: Sequence[int]) -> int:
-        self._samples = samples
-        return len(samples)
 
     @abstractmethod
     def sample(self, number: int) -> Any:
@@ -54,14 +47,14 @@ class JudgedSamples(DataSet):
         """Return the scores of a sample, in the order of `kinds`."""
 
     def inputs(self, rows: range) -> Mapping[str, Any]:
-        made = [self.sample(self._samples[row]) for row in rows]
+        made = [self.sample(self.samples[row]) for row in rows]
         for row, array in zip(rows, made, strict=True):
-            self._digest.update(array.tobytes() + self.labels[self._samples[row]].encode())
+            self.hasher.update(array.tobytes() + self.labels[self.samples[row]].encode())
         return {self._input: np.stack(made)}
 
     def take(self, rows: range, outputs: Sequence[Any]) -> None:
         for row, output in zip(rows, outputs[0], strict=True):
-            for name, score in zip(self.kinds, self.judge(self._samples[row], output), strict=True):
+            for name, score in zip(self.kinds, self.judge(self.samples[row], output), strict=True):
                 self._scores[name].append(score)
 
     def scores(self) -> dict[str, list[float]]:
@@ -69,9 +62,6 @@ class JudgedSamples(DataSet):
 
     def metrics(self, scores: Mapping[str, Sequence[float]]) -> dict[str, Metric]:
         return {name: summarize_scores(kind, scores[name]) for name, kind in self.kinds.items()}
-
-    def digest(self) -> str:
-        return self._digest.hexdigest()[:16]
 
 
 def count_edits(found: Sequence[str], expected: Sequence[str]) -> int:

@@ -4,7 +4,6 @@ class of each other text is that of the nearest centre."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +55,7 @@ class Sentences(DataSet):
             )
         self._examples = found[::_EXAMPLES]
         self._questions = [line for i, line in enumerate(found) if i % _EXAMPLES]
-        self._samples: Sequence[int] = ()
         self._embeddings: list[Any] = []
-        self._digest = sha256()
 
     @property
     def available(self) -> int:
@@ -66,17 +63,17 @@ class Sentences(DataSet):
 
     def choose(self, samples: Sequence[int]) -> int:
         """Use all examples, which come first, and these questions."""
-        self._samples = samples
+        self.samples = samples
         return len(self._examples) + len(samples)
 
     def _row(self, number: int) -> tuple[str, str]:
         ahead = len(self._examples)
-        return self._examples[number] if number < ahead else self._questions[self._samples[number - ahead]]
+        return self._examples[number] if number < ahead else self._questions[self.samples[number - ahead]]
 
     def inputs(self, rows: range) -> Mapping[str, Any]:
         lines = [self._row(row) for row in rows]
         for line in lines:
-            self._digest.update("\0".join(line).encode())
+            self.hasher.update("\0".join(line).encode())
         return self._tokens.rows([compact(self._tokens.tokenizer.encode(text)) for text, _ in lines])
 
     def take(self, rows: range, outputs: Sequence[Any]) -> None:
@@ -97,14 +94,11 @@ class Sentences(DataSet):
         centres = np.stack([found[:ahead][labels == label].mean(0) for label in classes])
         centres /= np.linalg.norm(centres, axis=1, keepdims=True)
         nearest = classes[(found[ahead:] @ centres.T).argmax(1)]
-        right = [self._questions[number][1] == guess for number, guess in zip(self._samples, nearest, strict=True)]
+        right = [self._questions[number][1] == guess for number, guess in zip(self.samples, nearest, strict=True)]
         return {"right class": [float(one) for one in right]}
 
     def metrics(self, scores: Mapping[str, Sequence[float]]) -> dict[str, Metric]:
         return {name: summarize_scores("share", values) for name, values in scores.items()}
-
-    def digest(self) -> str:
-        return self._digest.hexdigest()[:16]
 
     def notes(self) -> tuple[str, ...]:
         return (f"{self._left_out} texts without a class are left out",) if self._left_out else ()

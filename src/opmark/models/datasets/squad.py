@@ -67,7 +67,6 @@ class Squad(DataSet):
             refuse(path, _LAYOUT, "a folder", "give the file itself")
         self.questions = read_questions(parse_json(read_text(path), path, _LAYOUT), str(path))
         self._tokenizer = TextTokenizer(choice, operator, params)
-        self._samples: Sequence[int] = ()
         self._windows: list[TextWindow] = []
         self._answers: list[FoundAnswer] = []
 
@@ -76,7 +75,7 @@ class Squad(DataSet):
         return len(self.questions)
 
     def choose(self, samples: Sequence[int]) -> int:
-        self._samples = samples
+        self.samples = samples
         self._windows = [
             window for place, number in enumerate(samples) for window in self._cut(place, self.questions[number])
         ]
@@ -135,13 +134,13 @@ class Squad(DataSet):
             )
         for row, start, end in zip(rows, starts, ends, strict=True):
             window = self._windows[row]
-            context = self.questions[self._samples[window.question]].context
+            context = self.questions[self.samples[window.question]].context
             found = best_answer(window, start, end, context)
             if found.score > self._answers[window.question].score:
                 self._answers[window.question] = found
 
     def scores(self) -> dict[str, list[float]]:
-        chosen = [self.questions[number] for number in self._samples]
+        chosen = [self.questions[number] for number in self.samples]
         pairs = list(zip(self._answers, chosen, strict=True))
         return {
             "F1": [max(f1_score(found.text, answer) for answer in asked.answers) for found, asked in pairs],
@@ -153,14 +152,14 @@ class Squad(DataSet):
 
     def digest(self) -> str:
         whole = sha256()
-        for number in self._samples:
+        for number in self.samples:
             for part in (*self.questions[number][:3], *self.questions[number].answers):
                 whole.update(part.encode() + b"\0")
         return whole.hexdigest()[:16]
 
     def notes(self) -> tuple[str, ...]:
         """Return the number of windows, since others divide by it."""
-        return (f"{len(self._samples):,} questions in {len(self._windows):,} windows; figures are per question",)
+        return (f"{len(self.samples):,} questions in {len(self._windows):,} windows; figures are per question",)
 
 
 def _best_window(token: int, starts: Sequence[int], ends: Sequence[int]) -> int:

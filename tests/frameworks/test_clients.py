@@ -81,7 +81,7 @@ def test_an_engine_loads_its_model_once(name: str) -> None:
 
 def test_jax_compiles_its_program_once() -> None:
     loaded = Loaded("jax-cpu")
-    assert len({id(launch._run) for launch in loaded.launches}) == 1
+    assert len({id(launch.run) for launch in loaded.launches}) == 1
 
 
 def test_clients_of_torch_keep_no_graph_for_gradients() -> None:

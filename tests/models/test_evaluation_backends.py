@@ -8,13 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import opmark
 from opmark.plugin.registry import backend as find_backend
-from opmark.runner.plan import make_plan
-from opmark.runner.selection import select_cases
-from opmark.schema import EFFORTS, Settings
 from opmark.schema.evaluation import DataChoice
-from opmark.schema.options import Selection
-from opmark.worker.task_runner import TaskRunner
 
 BACKENDS = ("torch-cpu", "torch-compile-cpu", "onnxruntime-cpu", "openvino-cpu", "tvm-cpu", "jax-cpu")
 MODEL = """
@@ -49,18 +45,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch.compile imports what torch deprecates
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_backend_scores_every_sample(folder: Path, backend: str) -> None:
     info = find_backend(backend)
     if find_spec(info.requires or "torch") is None or find_spec("torchax" if backend == "jax-cpu" else "torch") is None:
         pytest.skip(f"{backend} is not installed")
-    settings = Settings(
-        1, "quick", EFFORTS["quick"], verify=False, data=DataChoice("criteo", str(folder), options={"columns": "file"})
-    )
-    cases = select_cases(Selection("model:clicks.py:build", params={"batch": 8})).cases
-    (task,) = make_plan(cases, [backend], [settings]).tasks
-    record = TaskRunner(info, info.load(1)).run(task)
+    (record,) = opmark.run(
+        "model:clicks.py:build", params={"batch": 8}, backend=backend, threads=1, verify=False, db=folder / "store.db",
+        data_choice=DataChoice("criteo", str(folder), options={"columns": "file"}),
+    ).records  # fmt: skip
     assert record.status == "unchecked", record.reason
     assert record.measurements == ()
     found = record.evaluation

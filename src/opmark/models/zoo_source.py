@@ -49,7 +49,7 @@ class ZooSource(ModelSource):
         stages = self.model.stages
         return (
             *([choice("size", "the whole model, or a small one of the same structure", ("full", "small"), "full")]
-              if self.model.small else ()),
+              if self.model.small is not None else ()),
             size("batch", "number of samples in a call", 1),
             *([choice("stage", "prefill: all tokens of a prompt; decode: one more token after a cache of `seq`", stages,
                       stages[0])] if stages else ()),
@@ -57,7 +57,7 @@ class ZooSource(ModelSource):
         )  # fmt: skip
 
     def presets(self) -> Mapping[str, Mapping[str, Any]]:
-        if not self.model.small:
+        if self.model.small is None:
             only = {"batch": 1, **self.model.sizes["full"]}
             return {"small": only, "typical": only, "large": {**only, "batch": 8}}
         typical = {"size": "full", "batch": 1, **self.model.sizes["full"]}
@@ -151,11 +151,11 @@ class MlirZooSource(ZooSource):
     """A model of the zoo as a module of StableHLO: torchax is the front end, XLA compiles the module and runs it."""
 
     execution = "opmark.models.mlir_export"
-    implemented = ("jax",)
     options = ("weights",)
 
     def __init__(self, model: ZooModel) -> None:
         super().__init__(model)
+        self.implemented = ("jax",)
         self.name = f"{model.name}{MLIR_SUFFIX}"
         self.summary = f"{model.summary}, as a module of StableHLO"
 

@@ -118,6 +118,8 @@ class TorchBackend(Backend):
         return facts
 
     def upload(self, array: Any, dtype: str) -> Any:
+        if array.dtype.isbuiltin != 1:  # a type that ml_dtypes adds to NumPy, if something has imported it
+            array = array.astype("float32")
         return torch.from_numpy(array).to(self._device, getattr(torch, dtype))
 
     def download(self, tensor: Any) -> Any:

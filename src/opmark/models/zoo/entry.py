@@ -32,7 +32,7 @@ class ZooModel:
     parameters: int
     """Number of parameters at full size, a frozen table of positions among them."""
     full: Config
-    small: Config = field(default_factory=dict)
+    small: Config | None = None
     """A configuration that runs in milliseconds on two cores, of the same structure; none for a model with `file`."""
     sizes: Mapping[str, Mapping[str, int]]
     """Values of the parameters besides `batch`, by preset: {"full": {"seq": 384}, "small": {"seq": 64}}; `seq` is a
@@ -66,4 +66,4 @@ class ZooModel:
     """What a reader of the table has to know."""
 
     def config(self, params: Params) -> Config:
-        return self.small if params.get("size") == "small" else self.full
+        return self.full if self.small is None or params.get("size") != "small" else self.small

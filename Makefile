@@ -143,5 +143,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP_INSTALL) --editable '.[torch,models,jax-models,jax,onnxruntime,openvino,tvm,postgresql,tables,serve,browser,dev]'
+	$(PIP_INSTALL) --editable '.[torch,models,data,real-models,jax-models,jax,onnxruntime,openvino,tvm,postgresql,tables,serve,browser,dev]'
 	@touch $@

@@ -13,7 +13,20 @@ SOURCE = Path(__file__).parents[1] / "src" / "opmark"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 FRAMEWORKS = frozenset(
-    {"torch", "jax", "jaxlib", "tensorflow", "onnx", "onnxruntime", "openvino", "triton", "tvm", "mxnet", "paddle"}
+    {
+        "torch",
+        "jax",
+        "jaxlib",
+        "tensorflow",
+        "keras",
+        "onnx",
+        "onnxruntime",
+        "openvino",
+        "triton",
+        "tvm",
+        "mxnet",
+        "paddle",
+    }
 )
 """Only the file of its own backend imports one of these when it is loaded."""
 
@@ -56,17 +69,18 @@ class Import(NamedTuple):
 WORKER_ONLY = {
     SOURCE / "catalogue" / "families" / "opinfo_samples.py",
     *(SOURCE / "models" / "networks").glob("*.py"),
+    *(SOURCE / "models" / "keras_networks").glob("*.py"),
     *(
         path
         for path in (SOURCE / "models").glob("*.py")
         if any(
-            found.startswith(("import torch", "from torch", "import onnx", "from onnx"))
+            found.startswith(("import torch", "from torch", "import onnx", "from onnx", "import jax", "from jax"))
             for found in path.read_text().splitlines()
         )
     ),
-} - {SOURCE / "models" / "networks" / "__init__.py"}
-"""Files that import torch or onnx when they are loaded, so that only workers and child processes import them: the
-samples of torch's database, and what runs of a model."""
+} - {SOURCE / "models" / folder / "__init__.py" for folder in ("networks", "keras_networks")}
+"""Files that import torch, Keras, onnx or jax when they are loaded, so that only workers and child processes import
+them: the samples of torch's database, and what runs of a model."""
 
 NSYS = SOURCE / "runner" / "profilers" / "nsys.py"
 """Reads the SQLite file that nsys exports, which has nothing to do with the store."""

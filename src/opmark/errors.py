@@ -8,6 +8,7 @@ OpmarkError
 │   └── StoreError        a store that cannot be opened, read or written
 └── TaskError             ends one task, never the run: it becomes a record
     ├── OutOfMemory       record status `oom`
+    ├── RequestTimeout    record status `timeout`: a client waits for an answer that does not come
     ├── TimerFailed       a device's clock cannot be read; another one takes its place, and the record says so
     ├── Unsupported       record status `skipped`
     └── WrongResult       record status `wrong`
@@ -77,6 +78,10 @@ class TaskError(OpmarkError):
 
 
 class OutOfMemory(TaskError):
+    pass
+
+
+class RequestTimeout(TaskError):
     pass
 
 

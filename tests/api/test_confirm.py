@@ -16,10 +16,12 @@ from opmark.analysis.pairs import Rules, Values, judge
 from opmark.api import confirm
 from opmark.api.baseline import BaselineLost
 from opmark.api.check import check
+from opmark.api.requests import TurnOptions
 from opmark.errors import UserError
 from opmark.report.console.comparison import remarks
 from opmark.report.formats.junit import junit_xml
 from opmark.report.formats.markdown import summary_markdown
+from opmark.runner.plan import settings_for
 from opmark.schema.comparison import Pairing
 from opmark.schema.messages import Checkout, Side
 from opmark.stats.verdict import STAGES
@@ -194,3 +196,19 @@ def test_what_is_unconfirmed_is_said_loudly_and_skipped_in_junit() -> None:
     strict = checked(finding("unconfirmed"), fail_on=("unconfirmed",))
     assert strict.exit_code == 1
     assert 'failures="1"' in junit_xml(strict)
+
+
+@pytest.mark.parametrize(
+    ("load", "arrival", "rate"), [("2 clients", "closed", ()), ("2 clients, poisson 50/s", "poisson", 50.0)]
+)
+def test_a_case_under_load_is_measured_again_under_the_same_load(load: str, arrival: str, rate: Any) -> None:
+    nobody: Any = None
+    look = confirm.SlowdownConfirmation(
+        nobody, nobody, nobody, TurnOptions(requests=300, effort="quick"), 0.0, None, nobody, nobody, live=True
+    )
+    side = ("null", 1)
+    options = look._options_for(confirm._RemeasureGroup(side, side, "request_latency", "warm", "", False, load))
+    assert (options.clients, options.arrival, options.rate, options.requests) == (2, arrival, rate, 300)
+    (settings, *_) = settings_for(options)
+    assert settings.load is not None
+    assert settings.load.text == load

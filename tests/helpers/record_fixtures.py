@@ -14,6 +14,8 @@ from opmark.plugin.registry import operator
 from opmark.report.console.records import print_records
 from opmark.schema import EFFORTS, Case, Cost, Measurement, Memory, Record, Settings, Task, Verification
 from opmark.schema.cost import Traffic
+from opmark.schema.load import Load, LoadFacts
+from opmark.schema.measurement import REQUEST_LATENCY
 from opmark.schema.record import MEASURED
 
 SAMPLES = [1.00e-3, 1.01e-3, 1.02e-3, 1.03e-3, 1.04e-3, 1.05e-3, 1.06e-3]
@@ -32,7 +34,7 @@ def make_record() -> Callable[..., Record]:
         known = op in ("matmul", "exp", "layer_norm", "fault")
         phase, wrt = fields.pop("phase", "forward"), fields.pop("wrt", ())
         case = Case.of(op, operator(op).complete(given) if known else given, phase, ("llm",), wrt)
-        named = {name: fields.pop(name) for name in ("process", "mode") if name in fields}
+        named = {name: fields.pop(name) for name in ("process", "mode", "load") if name in fields}
         settings = Settings(fields.pop("threads", 2), "quick", EFFORTS["quick"], **named)
         task = Task(case, fields.pop("backend", "null"), fields.pop("implementation", "null"), settings)
         status = fields.pop("status", "ok")
@@ -60,6 +62,27 @@ def make_measurement() -> Callable[..., Measurement]:
     def make(quantity: str, cache: str, samples: list[float], **fields: Any) -> Measurement:
         timer = fields.pop("timer", "virtual")
         return Measurement(quantity, cache, timer, samples, 1, 0.0, 2, 0.1, "precise", **fields)  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture
+def make_loaded(make_record: Callable[..., Record]) -> Callable[..., Record]:
+    """A record under load whose requests take a millisecond, a few of them three; so many in flight as clients."""
+
+    def make(load: Load, **fields: Any) -> Record:
+        seconds = fields.pop("seconds", 1e-3)
+        samples = [seconds * (3 if i % 50 == 7 else 1 + 1e-3 * (i % 10)) for i in range(load.total)]
+        due = [i * (1 / load.rate if load.rate else seconds / load.clients) for i in range(load.total)]
+        window = max(at + one for at, one in zip(due, samples, strict=True))
+        late = tuple([1e-5] * load.total) if load.rate else ()
+        facts = LoadFacts(load, window, sum(samples) / window, tuple(due), late, 1e-6)
+        measurement = Measurement(
+            REQUEST_LATENCY, "warm", load.text, samples, 1, 0.0, 2, 0.1, "count", fields.pop("cautions", ()), load=facts
+        )
+        if fields.get("status", "ok") == "ok":
+            fields["measurements"] = (measurement,)
+        return make_record(load=load, **fields)
 
     return make
 

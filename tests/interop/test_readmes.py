@@ -539,11 +539,13 @@ INFERENCE_WORKLOAD = """\
 """
 
 
-def test_a_workload_of_whole_models_is_read_and_refused(tmp_path: Path) -> None:
-    """Its comments are no obstacle; opmark has no such models, and says that it does not know the format."""
+def test_a_workload_of_whole_models_is_read(tmp_path: Path) -> None:
+    """Its comments and its last comma are no obstacle, and it is not taken for the model that it is named after."""
     (tmp_path / "bert-torch-fp32.json").write_text(INFERENCE_WORKLOAD)
-    with pytest.raises(InvalidFile, match="is of no format that is known here"):
-        read_source(tmp_path / "bert-torch-fp32.json")
+    found = read_source(tmp_path / "bert-torch-fp32.json")
+    assert found.problems == ()
+    assert [case.op for case in found.cases] == ["model:bert-base"] * 6
+    assert [case.params["batch"] for case in found.cases] == [1, 4, 8, 16, 32, 64]
 
 
 # OpBench has commands for whole models alone; there is nothing of it to run.

@@ -445,13 +445,24 @@ def test_torch_has_no_implementation_of_an_onnx_file() -> None:
     assert default_backends(cases) == ["onnxruntime-cpu"]
     plan = make_plan([case], ["torch-cpu", "onnxruntime-cpu"], [SETTINGS])
     assert [task.backend for task in plan.tasks] == ["onnxruntime-cpu"]
-    assert [record.reason for record in plan.skipped] == ["`model:net.onnx` has no implementation for torch"]
+    assert [record.reason for record in plan.skipped] == [
+        "`model:net.onnx` has no implementation for torch; it has some for onnx"
+    ]
 
 
 def test_the_type_of_an_onnx_file_is_its_own() -> None:
-    with pytest.raises(UserError, match="computes in float32, and the case says float16") as caught:
-        inputs_of(linear(), dtype="float16")
+    with pytest.raises(UserError, match="computes in float32, and the case says bfloat16") as caught:
+        inputs_of(linear(), dtype="bfloat16")
     assert caught.value.hint == "give -p dtype=float32"
+
+
+def test_an_onnx_file_is_converted_to_float16(live_onnxruntime: Backend) -> None:
+    record = record_of(live_onnxruntime, linear(), "onnxruntime-cpu", batch=2, dtype="float16")
+    assert_checked(record)
+    assert record.verification is not None
+    operator, params = operator_and_params(linear(), batch=2, dtype="float16")
+    assert operator.result_dtype is not None
+    assert operator.result_dtype(params) == "float16"
 
 
 def test_an_operator_that_a_backend_lacks_is_named(live_onnxruntime: Backend) -> None:

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.hardware.host import affinity
-from opmark.runner.plan import settings_for
-from opmark.schema import CACHES, EFFORTS, MODES, PROCESSES, QUANTITIES, Sampling, Settings
+from opmark.plugin.registry import operator
+from opmark.runner.plan import make_plan, settings_for
+from opmark.schema import CACHES, EFFORTS, MODES, PROCESSES, QUANTITIES, Case, Sampling, Settings, Task
+from opmark.schema.load import Load
 from opmark.schema.options import LONGEST, MOST_PROCESSES, MOST_SAMPLES, MOST_THREADS, TIMERS, MeasureOptions
+from opmark.schema.task import _identity
 
 
 def one(**asked: Any) -> Settings:
@@ -242,3 +245,76 @@ def test_the_environment_says_how_many_threads_there_are(
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", told)
     assert [s.threads for s in settings_for(MeasureOptions(processes=1))] == [threads or len(affinity())]
+
+
+# Load.
+
+
+def test_each_number_of_clients_and_each_rate_is_a_setting_of_its_own() -> None:
+    asked = MeasureOptions(
+        threads=[1], effort="quick", clients=[1, 4, 1], arrival="poisson", rate=[50.0, 100.0], requests=10,
+        request_timeout=2.0,
+    )  # fmt: skip
+    found = [settings.load for settings in settings_for(asked)]
+    assert found == [Load(clients, 10, "poisson", rate, 2.0) for clients in (1, 4) for rate in (50.0, 100.0)]
+
+
+def test_without_an_option_of_a_load_there_is_none() -> None:
+    assert one().load is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "load"),
+    [
+        ({"clients": 3}, Load(3)),
+        ({"requests": 7}, Load(1, 7)),
+        ({"quantity": "request_latency"}, Load(1)),
+        ({"quantity": "request_latency", "clients": 2}, Load(2)),
+        ({"arrival": "constant", "rate": 20}, Load(1, 100, "constant", 20)),
+    ],
+)
+def test_any_option_of_a_load_asks_for_one(asked: dict[str, Any], load: Load) -> None:
+    assert one(**asked).load == load
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"rate": 5.0}, "--rate is for requests that are due at given times"),
+        ({"clients": 2, "arrival": "closed", "rate": 5.0}, "--rate is for requests that are due at given times"),
+        ({"arrival": "poisson"}, "--arrival poisson needs a rate"),
+        ({"clients": 2, "compile_only": True}, "which has no --compile-only"),
+        ({"clients": 2, "mode": "discrete"}, "which has no --mode"),
+        ({"clients": 2, "cache": "cold"}, "which has no --cache: requests follow each other"),
+        ({"clients": 2, "timer": "events"}, "which has no --timer"),
+        ({"requests": 2, "samples": 5}, "--requests puts a case under load, which has no --samples: --requests says"),
+        ({"clients": 2, "max_time": 5.0}, "which has no --max-time"),
+        ({"clients": 2, "quantity": "latency"}, "--clients measures request_latency, not latency"),
+        ({"arrival": "constant", "rate": 1.0}, r"100 requests at 1 per second take 100 s, longer than a task may take"),
+    ],
+)
+def test_what_contradicts_a_load_is_refused_with_a_hint(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        one(**asked)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("asked", [{"clients": 0}, {"rate": 0.0}, {"rate": [5.0, -1]}, {"requests": 0}])
+def test_a_load_of_nothing_is_refused(asked: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter, match=f"^{next(iter(asked))}: expected"):
+        MeasureOptions(**asked)
+
+
+def test_ranks_have_no_clients() -> None:
+    case = Case.of("all_reduce", operator("all_reduce").complete({"size": 1024, "ranks": 2}), "forward")
+    plan = make_plan([case], ["torch-cpu"], [one(clients=2)], may_be_empty=True)
+    assert [record.reason for record in plan.skipped] == [
+        "ranks do a call together: clients of one process cannot send it"
+    ]
+
+
+def test_loads_are_different_tasks_and_a_task_without_load_keeps_its_id() -> None:
+    case = Case.of("add", operator("add").complete({"shape": [4]}), "forward")
+    tasks = [Task(case, "null", "null", one(**asked)) for asked in ({}, {"clients": 1}, {"clients": 2})]
+    assert len({task.id for task in tasks}) == 3
+    assert "load" not in _identity(tasks[0].settings)

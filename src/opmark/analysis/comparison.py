@@ -20,13 +20,26 @@ from opmark.analysis.noise_floor import (
     estimate_sessions,
     floor_of_few,
 )
-from opmark.analysis.pairs import CaseVerdict, Key, Matched, Measured, Rules, Values, Way, judge, measured, pair_sides
+from opmark.analysis.pairs import (
+    CaseVerdict,
+    Key,
+    Matched,
+    Measured,
+    Rules,
+    Values,
+    Way,
+    judge,
+    measured,
+    pair_sides,
+    way_of_task,
+)
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.plugin.param import format_params, param_options
 from opmark.plugin.registry import parameters_of, way_of
 from opmark.schema import CACHES, QUANTITIES, Case, Run
 from opmark.schema.case import shown_case
 from opmark.schema.comparison import Compared, Geomean, Pairing
+from opmark.schema.load import parse_load_text
 from opmark.schema.machine import NoiseFloor
 from opmark.schema.measurement import PREEMPTED
 from opmark.schema.record import COUNTED, MEASURED, Figure
@@ -133,7 +146,7 @@ class Reasons:
     @cached_property
     def _known(self) -> dict[Way, str]:
         tasks = ((r.task, r.reason) for r in self._store.records(self._run.id) if r.status not in COUNTED)
-        return {Way(t.case.id, t.backend, t.implementation, t.settings.threads): reason for t, reason in tasks}
+        return {way_of_task(t): reason for t, reason in tasks}
 
 
 def compare(
@@ -408,8 +421,16 @@ def _with_command(
         return pair
     phase = [] if case.phase == "forward" else ["--phase", case.phase]
     phase += ["--wrt", ",".join(case.wrt)] if case.wrt else []
-    words = ["opmark", "ab", case.op, *param_options(case, parameters_of(case.op)), *phase, *differs]
+    load = _load_options(draft.pair[0].way.load)
+    words = ["opmark", "ab", case.op, *param_options(case, parameters_of(case.op)), *phase, *differs, *load]
     return replace(pair, in_turns=shlex.join(words))
+
+
+def _load_options(load: str) -> list[str]:
+    if not load:
+        return []
+    clients, arrival, rate = parse_load_text(load)
+    return ["--clients", str(clients), *(["--arrival", arrival, "--rate", f"{rate:g}"] if rate else [])]
 
 
 def _difference_options(draft: _Draft, sides: tuple[ComparedSide, ComparedSide]) -> list[str] | None:
@@ -447,9 +468,9 @@ def _by_effect(pair: Pairing) -> tuple[int, float]:
     return (2, -pair.ratio) if pair.ratio is not None else (3, 0.0)
 
 
-def where(backend: str, implementation: str, threads: int) -> str:
+def where(backend: str, implementation: str, threads: int, load: str = "") -> str:
     """Return the name of a way as in `Pairing.where`."""
-    return f"{backend}{way_of(backend, implementation)} ×{threads}"
+    return ", ".join(filter(None, (f"{backend}{way_of(backend, implementation)} ×{threads}", load)))
 
 
 class _CaseNames:
@@ -458,7 +479,7 @@ class _CaseNames:
     def __init__(self, cases: Mapping[str, Case], ambiguous: Collection[str] = ()) -> None:
         self._cases = cases
         self._ambiguous = ambiguous
-        self._where: dict[tuple[str, str, int], str] = {}
+        self._where: dict[tuple[str, str, int, str], str] = {}
 
     def of(self, one: Measured) -> tuple[str, str, str]:
         """Return (operator, parameters, phase)."""

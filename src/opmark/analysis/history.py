@@ -283,6 +283,7 @@ def _history(
         floor=floor,
         warning=enough and early_warning(values, steady, margin),
         states=(shape.states.low, shape.states.high) if shape.states else None,
+        load=series.load,
         drift=shape.drift,
     )
 
@@ -343,8 +344,8 @@ def _newest_first(history: History) -> tuple[str, str]:
 ALL = "all"
 """Selects every quantity; each of them is a series."""
 
-Way = tuple[str, str, int]
-"""Backend, implementation and threads."""
+Way = tuple[str, str, int, str]
+"""Backend, implementation, threads and load."""
 Key = tuple[str, Cache | None]
 """A quantity and the state of the caches."""
 Machines = Mapping[str, Machine]
@@ -405,7 +406,7 @@ def at(run: Run) -> RunAt:
 
 
 def _way(figure: Figure) -> Way:
-    return figure.backend, figure.implementation, figure.threads
+    return figure.backend, figure.implementation, figure.threads, figure.load
 
 
 def _key(figure: Figure) -> Key:
@@ -441,7 +442,7 @@ def _value(run: RunAt, figures: Sequence[Figure]) -> RunValue:
 
 def _outages(figures: Iterable[Figure], series: SeriesKey, runs: Mapping[str, RunAt]) -> list[Outage]:
     """Return the outages of the same way, once per run, in the order of the runs."""
-    way = (series.backend, series.implementation, series.threads)
+    way = (series.backend, series.implementation, series.threads, series.load)
     found: dict[tuple[str, str], Outage] = {}
     for figure in figures:
         if _way(figure) != way:

@@ -13,6 +13,7 @@ from opmark.errors import UserError
 from opmark.plugin.registry import way_of
 from opmark.schema.measurement import Cache, Measurement
 from opmark.schema.record import Figure, Status, severity
+from opmark.schema.task import Task
 from opmark.stats.measurement import cycles as cycles_of
 from opmark.stats.verdict import ALPHA, FEWEST, STAGES, Comparison, Spread, compare_groups, compare_pairs
 from opmark.units import count_noun, significant
@@ -28,6 +29,13 @@ class Way(NamedTuple):
     backend: str
     implementation: str
     threads: int
+    load: str = ""
+    """The load as `Load.text` writes it; empty without load."""
+
+
+def way_of_task(task: Task) -> Way:
+    load = task.settings.load.text if task.settings.load else ""
+    return Way(task.case.id, task.backend, task.implementation, task.settings.threads, load)
 
 
 class Measured(NamedTuple):
@@ -60,22 +68,22 @@ class Matched(NamedTuple):
 
 
 # From the strictest to the loosest: the same way, the same in another interpreter, the same implementation on another
-# backend, the same number of threads, the case alone.
+# backend, the same number of threads, the case alone; always under the same load, which decides what a latency means.
 _RULES: tuple[Callable[[Way], tuple[object, ...]], ...] = (
     lambda way: way,
-    lambda way: (way.case, way.backend.partition("@")[0], way.implementation, way.threads),
-    lambda way: (way.case, way.implementation, way.threads),
-    lambda way: (way.case, way.threads),
-    lambda way: (way.case,),
+    lambda way: (way.case, way.backend.partition("@")[0], way.implementation, way.threads, way.load),
+    lambda way: (way.case, way.implementation, way.threads, way.load),
+    lambda way: (way.case, way.threads, way.load),
+    lambda way: (way.case, way.load),
 )
 
 
 def measured(figures: Iterable[Figure]) -> list[Measured]:
     """Group figures by way, in the order of their first figures."""
-    found: dict[tuple[str, str, str, int], tuple[dict[Key, dict[int, Figure]], list[Figure]]] = {}
-    worst: dict[tuple[str, str, str, int], Status] = {}
+    found: dict[tuple[str, str, str, int, str], tuple[dict[Key, dict[int, Figure]], list[Figure]]] = {}
+    worst: dict[tuple[str, str, str, int, str], Status] = {}
     for figure in figures:
-        way = (figure.case, figure.backend, figure.implementation, figure.threads)
+        way = (figure.case, figure.backend, figure.implementation, figure.threads, figure.load)
         kept = found.get(way)
         if kept is None:
             kept = found[way] = ({}, [])
@@ -151,7 +159,7 @@ def _has_repetition(keys: Sequence[object], among: set[tuple[object, ...]]) -> b
 
 
 def _named(way: Way) -> str:
-    return f"{way.backend}/{way.implementation} ×{way.threads}"
+    return ", ".join(filter(None, (f"{way.backend}/{way.implementation} ×{way.threads}", way.load)))
 
 
 COARSEST = 0.5e-6

@@ -254,9 +254,11 @@ def _is_settled(contender: Contender) -> bool:
 
 
 def _by_task(records: Iterable[Record]) -> list[tuple[Record, ...]]:
-    """Group records that differ only in the process."""
+    """Group records that differ only in the process. Those under load are left out: a load is no way to compute."""
     found: dict[str, list[Record]] = {}
     for record in records:
+        if record.task.settings.load:
+            continue
         found.setdefault(record.task.across_processes.id, []).append(record)
     return [tuple(group) for group in found.values()]
 

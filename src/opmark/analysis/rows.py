@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from opmark.analysis.bandwidth import LinkShare, Skew, bandwidths, link_share_of, skew
+from opmark.analysis.load import LoadFigures, load_figures
 from opmark.analysis.metrics import (
     APART,
     IS_ABOVE_DATASHEET,
@@ -40,8 +41,9 @@ from opmark.schema import QUANTITIES, Cache, Case, Caution, Cost, Measurement, R
 from opmark.schema.case import MODEL_PREFIX, Phase, shown_case
 from opmark.schema.chart import Unit
 from opmark.schema.cost import Link, Traffic
+from opmark.schema.load import Load
 from opmark.schema.machine import NoiseFloor, Peaks
-from opmark.schema.measurement import PREEMPTED
+from opmark.schema.measurement import PREEMPTED, REQUEST_LATENCY
 from opmark.schema.record import COUNTED, FAILED, NOT_TRIED, GraphCoverage, Overlap, Status, StoredFigure, severity
 from opmark.schema.record_head import RecordHead
 from opmark.schema.task import key_across_processes
@@ -49,8 +51,8 @@ from opmark.stats import geometric_mean, log_interval
 from opmark.stats.measurement import SampledFigure, Summary, figure_of, join_figures
 from opmark.units import percent, seconds
 
-NO_WORK = ("host_time",)
-"""Times that do not include the work itself, so that no rate follows from them."""
+NO_WORK = ("host_time", REQUEST_LATENCY)
+"""Times from which no rate follows: they do not include the work itself, or that of other clients as well."""
 
 
 def unit_of(quantity: str) -> Unit:
@@ -182,6 +184,8 @@ class Row(Struct, frozen=True, dict=True):
     """Bytes of keys and values that a language model keeps for its next token."""
     stage: str = ""
     """Stage in which the task ended, if it did not reach its end."""
+    load: Load | None = None
+    """The load under which requests were measured."""
 
     @property
     def is_model(self) -> bool:
@@ -363,6 +367,11 @@ class Row(Struct, frozen=True, dict=True):
                     yield replace(caution, message=f"in one of {len(measured)} processes, {caution.message}")
 
     @cached_property
+    def load_figures(self) -> LoadFigures | None:
+        """Throughput and percentiles under load; None without load."""
+        return load_figures(self.measurements((REQUEST_LATENCY, "warm")), self.params) if self.load else None
+
+    @cached_property
     def skew(self) -> Skew | None:
         """Skew between ranks in the headline, over the samples of all processes."""
         first = self.headline
@@ -403,7 +412,7 @@ class RowNames:
 
     def __init__(self) -> None:
         self._parameters: dict[tuple[str, str], str] = {}
-        self._where: dict[tuple[str, str, int, int], str] = {}
+        self._where: dict[tuple[str, str, int, Load | None, int], str] = {}
 
     def parameters(self, case: Case, called: str) -> str:
         key = (case.id, called)
@@ -413,12 +422,14 @@ class RowNames:
         return found
 
     def where(self, head: RecordHead, processes: int) -> str:
-        key = (head.backend, head.implementation, head.threads, processes)
+        load = head.body.task.settings.load
+        key = (head.backend, head.implementation, head.threads, load, processes)
         found = self._where.get(key)
         if found is None:
             several = f" in {processes} processes" if processes > 1 else ""
             way = way_of(head.backend, head.implementation)
-            found = self._where[key] = f"{head.backend}{way} ×{head.threads}{several}"
+            under = f", {load.text}" if load else ""
+            found = self._where[key] = f"{head.backend}{way} ×{head.threads}{under}{several}"
         return found
 
 
@@ -461,7 +472,8 @@ def _head_of(record: Record, run_id: str) -> RecordHead:
 
 def _rivals_key(task: Task) -> object:
     """Return a key that is equal for tasks that differ only in their implementation."""
-    return task.case.id, task.backend, task.settings.threads, task.settings.mode, task.settings.seed
+    settings = task.settings
+    return task.case.id, task.backend, settings.threads, settings.mode, settings.seed, settings.load
 
 
 def _gain(row: Row, first: Row) -> float | None:
@@ -553,13 +565,25 @@ def _make_row(
         stage=body.stage,
         verified=body.verification.checked if body.verification else "",
         view=body.view,
+        load=settings.load,
         **found,
         **_item_rate(case, timings),
     )
     whole = tuple([head.body for head in group if isinstance(head.body, Record)])
     if whole:
         row.__dict__.update(_records=whole, _machine=machine, _figures=figures)
+        row = _with_load_rate(row) if row.load else row
     return row
+
+
+def _with_load_rate(row: Row) -> Row:
+    """Return the row with the samples or tokens per second of all clients together."""
+    found, rate = items_of(row.record.task.case.op, row.params), row.load_figures
+    if found is None or rate is None or rate.requests_per_second.value is None:
+        return row
+    changed = replace(row, items_per_second=found.number * rate.requests_per_second.value)
+    changed.__dict__.update(row.__dict__)
+    return changed
 
 
 def _rates(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from msgspec.structs import replace
 
 from opmark.analysis.comparison import compare, side_of
-from opmark.analysis.pairs import Way, opposite
+from opmark.analysis.pairs import opposite, way_of_task
 from opmark.api.requests import ABRequest, TurnOptions, keywords_of, talk
 from opmark.api.result import open_store
 from opmark.api.run import plan_cases
@@ -23,7 +23,7 @@ from opmark.runner.selection import SelectedCases, select_cases
 from opmark.runner.session import RunRecorder, new_run
 from opmark.runner.supervisor import WorkerOptions
 from opmark.runner.workload_source import problem_lines
-from opmark.schema import Case, Run, Task
+from opmark.schema import Case, Run
 from opmark.schema.case import content_id
 from opmark.schema.comparison import Compared, Pairing, Verdict
 from opmark.schema.measurement import PREEMPTED
@@ -142,14 +142,10 @@ def options_of_side(options: MeasureOptions, side: Side, processes: int) -> Meas
 
 def _confirm_opposite(plans: tuple[Plan, Plan], say: Callable[[str], None]) -> None:
     """Raise UserError before hours of measuring if no task of one side has a counterpart on the other."""
-    a, b = (list(dict.fromkeys(_way(task) for task in plan.tasks)) for plan in plans)
+    a, b = (list(dict.fromkeys(way_of_task(task) for task in plan.tasks)) for plan in plans)
     found = opposite(a, b)
     if found and found.ambiguous:
         say(f"{count_noun(len(found.ambiguous), 'case')} with several ways on a side and none opposite: not compared")
-
-
-def _way(task: Task) -> Way:
-    return Way(task.case.id, task.backend, task.implementation, task.settings.threads)
 
 
 def _refuse_ranks(a: Side, b: Side, cases: Sequence[Case]) -> None:

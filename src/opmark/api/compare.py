@@ -127,15 +127,15 @@ def _called(name: str) -> Callable[[Figure], bool]:
 
 def _chosen(wanted: Callable[[Figure], bool], own: Iterable[Figure], name: str) -> Callable[[Figure], bool]:
     """Return a test that also picks one implementation of each case: the plain one, unless another is named."""
-    ways = {(f.case, f.backend, f.implementation, f.threads) for f in own}
-    several = Counter((case, backend, threads) for case, backend, _, threads in ways)
+    ways = {(f.case, f.backend, f.implementation, f.threads, f.load) for f in own}
+    several = Counter((case, backend, *how) for case, backend, _, *how in ways)
     plain = {way for way in ways if not way_of(way[1], way[2])}
-    with_plain = {(case, backend, threads) for case, backend, _, threads in plain}
+    with_plain = {(case, backend, *how) for case, backend, _, *how in plain}
 
     def chosen(figure: Figure) -> bool:
         if not wanted(figure):
             return False
-        place = (figure.case, figure.backend, figure.threads)
+        place = (figure.case, figure.backend, figure.threads, figure.load)
         if several[place] < 2 or place not in with_plain or name == f"{figure.backend}/{figure.implementation}":
             return True
         return not way_of(figure.backend, figure.implementation)

@@ -29,6 +29,7 @@ from opmark.runner.session import RunRecorder, new_run, run_group, start_workers
 from opmark.runner.supervisor import WorkerOptions
 from opmark.schema import Case, Run
 from opmark.schema.comparison import Compared, Outcome, Pairing
+from opmark.schema.load import parse_load_text
 from opmark.schema.measurement import PREEMPTED, Cache
 from opmark.schema.messages import Side
 from opmark.schema.options import PathLike, StoreOptions
@@ -68,6 +69,8 @@ class _RemeasureGroup(NamedTuple):
     module: str
     """Module of a callable. Groups are per module, because each module may or may not be available again."""
     fails: bool
+    load: str = ""
+    """The load as `Load.text` writes it; empty without load."""
 
 
 def key_of(pair: Pairing) -> Key:
@@ -128,7 +131,7 @@ class SlowdownConfirmation:
             one, other = (known[pair.case, name] for known, name in zip(ways, pair.where, strict=True))
             group = _RemeasureGroup(
                 (one.backend, one.threads), (other.backend, other.threads), pair.quantity, pair.cache,
-                pair.op.rpartition(":")[0], fails_now(pair),
+                pair.op.rpartition(":")[0], fails_now(pair), other.load,
             )  # fmt: skip
             groups.setdefault(group, []).append(pair)
         found: dict[Key, ConfirmationResult] = {}
@@ -188,7 +191,7 @@ class SlowdownConfirmation:
         """Return outcomes without measuring again. A case that failed in all of its processes has failed repeatedly."""
         why = f"not measured again: {self.now.name} cannot be had any more: {reason}"
         measured = {
-            (f.case, where(f.backend, f.implementation, f.threads))
+            (f.case, where(f.backend, f.implementation, f.threads, f.load))
             for f in self.now.store.figures(runs=[self.now.run.id]) if f.status in MEASURED
         }  # fmt: skip
         self._note(why)
@@ -308,6 +311,11 @@ class SlowdownConfirmation:
 
     def _options_for(self, group: _RemeasureGroup) -> TurnOptions:
         """Return the options that measure only the quantity that was compared. A mode has a single quantity anyway."""
+        if group.load:
+            clients, arrival, rate = parse_load_text(group.load)
+            return replace_option(
+                self.options, quantity="", cache="", clients=clients, arrival=arrival, rate=rate or ()
+            )
         quantity = group.quantity if group.quantity and not self.options.mode else ""
         return replace_option(self.options, quantity=quantity, cache=group.cache or "")
 
@@ -318,7 +326,7 @@ class SlowdownConfirmation:
 def _ways(found: RunReference) -> dict[tuple[str, str], Figure]:
     """Return one figure of each case and way, by the names that pairings use."""
     every = found.store.figures(runs=[found.run.id])
-    return {(f.case, where(f.backend, f.implementation, f.threads)): f for f in every}
+    return {(f.case, where(f.backend, f.implementation, f.threads, f.load)): f for f in every}
 
 
 def _match(pairs: Sequence[Pairing], compared: Compared) -> list[tuple[Pairing, Pairing | None]]:

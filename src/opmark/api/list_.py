@@ -13,7 +13,7 @@ from opmark.models.zoo import zoo
 from opmark.models.zoo.entry import ZooModel
 from opmark.plugin import BackendInfo, Operator
 from opmark.plugin.registry import backends as known_backends
-from opmark.plugin.registry import catalogue, exporters, importers, operators_like, workload_exporters
+from opmark.plugin.registry import catalogue, datasets, exporters, importers, operators_like, workload_exporters
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import QUANTITIES, Availability, Quantity, Workload
 from opmark.schema.machine import Peaks
@@ -81,6 +81,11 @@ def backends_here() -> list[Availability]:
     from opmark.runner.probe import probe
 
     return probe()
+
+
+def data_sets() -> list[tuple[str, str]]:
+    """Return every data set with its summary."""
+    return [(name, one.summary) for name, one in datasets().items()]
 
 
 def formats() -> list[tuple[str, str, str]]:

@@ -67,7 +67,10 @@ def _gather_content(request: ReportRequest) -> Content:
         for other in names[1:]:
             compared = compare_request(CompareRequest(names[0], other, **options))
             versus.append(Versus(compared, ratios(compared) if compared.pairs else None))
-        return Content(request.title, tuple(_make_section(found) for found in parts.values()), tuple(versus))
+        sections = [_make_section(found) for found in parts.values()]
+        if request.charts and sections:
+            sections[0] = sections[0]._replace(charts=[*request.charts, *sections[0].charts])
+        return Content(request.title, tuple(sections), tuple(versus))
 
 
 def _find_runs(finder: RunFinder, names: Sequence[str], run: str | None) -> list[RunReference]:

@@ -20,9 +20,11 @@ from opmark.schema.options import (
     DEFAULT_RETRIES,
     DEFAULT_TIMEOUT,
     LONGEST,
+    MOST_SEED,
     MOST_THREADS,
     MeasureOptions,
     Names,
+    Numbers,
     Option,
     OptionSet,
     PathLike,
@@ -32,6 +34,7 @@ from opmark.schema.options import (
     options_of,
 )
 from opmark.schema.progress import OnStep, ignore_step
+from opmark.stats.accuracy import MARGIN as ACCURACY_MARGIN
 from opmark.stats.change_point import MARGIN as HISTORY_MARGIN
 from opmark.stats.verdict import DRIFT, MARGIN, STAGES
 
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from opmark.runner.profilers.profile_run import Profiling
     from opmark.runner.supervisor import WorkerPool
     from opmark.schema import Environment, Record, Run
+    from opmark.schema.chart import Chart
     from opmark.schema.comparison import Candidate, Compared
 
 _EFFORT = options_of(MeasureOptions)["effort"].option
@@ -258,6 +262,17 @@ class ExtractRequest(OptionSet):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ModelExportRequest(OptionSet):
+    """`opmark model export`"""
+
+    model: Annotated[str, Option("A model, as in model:bert-base.", argument="MODEL")] = field(kw_only=False)
+    output: Annotated[PathLike, Option("File to write.", ("-o", "--output"), form="path")] = field()
+    to: Annotated[str, Option("Form: mlir (StableHLO; text, or bytecode in a .mlirbc file) or onnx.")] = "mlir"
+    params: Annotated[Mapping[str, Any] | None, _MODEL_PARAMS] = None
+    size: Annotated[str, _MODEL_SIZE] = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LedgerRequest(StoreOptions, MeasureOptions):
     """`opmark ledger`"""
 
@@ -270,6 +285,51 @@ class LedgerRequest(StoreOptions, MeasureOptions):
     size: Annotated[str, _MODEL_SIZE] = ""
     effort: Annotated[str, _EFFORT] = "quick"
     retries: Annotated[int, _RETRIES] = DEFAULT_RETRIES
+    on_start: "Callable[[Run, Plan, list[Record]], None] | None" = None
+    on_record: "Callable[[Record], None] | None" = None
+    say: Callable[[str], None] = talk
+
+
+def _measuring(name: str) -> Option:
+    """Return an option that measuring has too."""
+    return options_of(MeasureOptions)[name].option
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class EvaluateRequest(StoreOptions):
+    """`opmark evaluate`"""
+
+    ops: Annotated[Names, Option("Models, as in model:resnet50.", argument="MODELS")] = field(kw_only=False)
+    data: Annotated[str, Option("Labelled data: NAME, or NAME:PATH of a file or folder, as in imagenet:/data/val.")] = (
+        ""
+    )
+    data_percent: Annotated[
+        float, Option("Share of the samples, drawn at random by the seed.", above=0, most=100, unit="percent",
+                      example="10")
+    ] = 100.0  # fmt: skip
+    data_option: Annotated[
+        Names, Option("NAME=VALUE: a file or choice that the data set takes, as in vocab=vocab.txt.", form="texts")
+    ] = ()
+    reference: Annotated[
+        str, Option("Backend that the others are compared with, in float32 if asked for. [default: the first backend]")
+    ] = ""
+    margin: Annotated[
+        float,
+        Option("Differences up to this are called the same: 0.005 or 0.5%.", least=0, below=1, unit="a share",
+               form="share", example="0.5%"),
+    ] = ACCURACY_MARGIN  # fmt: skip
+    params: Annotated[Mapping[str, Any] | None, options_of(Selection)["params"].option] = None
+    size: Annotated[Names, options_of(Selection)["size"].option] = ()
+    backend: Annotated[Names, _measuring("backend")] = ()
+    python: Annotated[Names, _measuring("python")] = ()
+    threads: Annotated[Numbers, _measuring("threads")] = ()
+    seed: Annotated[int, Option("Seed that draws the samples.", least=0, most=MOST_SEED, example="1")] = 0
+    verify: Annotated[bool, Option("Check results against the float64 reference first.")] = True
+    timeout: Annotated[
+        float, Option("Seconds that a batch may take.", above=0, most=LONGEST, unit="seconds", example="60")
+    ] = DEFAULT_TIMEOUT
+    compile_timeout: Annotated[float, _measuring("compile_timeout")] = DEFAULT_COMPILE_TIMEOUT
+    resume: Annotated[bool, Option("Continue an interrupted run.")] = False
     on_start: "Callable[[Run, Plan, list[Record]], None] | None" = None
     on_record: "Callable[[Record], None] | None" = None
     say: Callable[[str], None] = talk
@@ -462,6 +522,8 @@ class ReportRequest(CompareOptions):
     browser: Annotated[
         PathLike | None, Option("Browser used to print the PDF. [default: $OPMARK_BROWSER or an installed one]")
     ] = None  # fmt: skip
+    charts: "Sequence[Chart]" = ()
+    """Further figures of the first run, which stand before its own."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -19,7 +19,7 @@ COMMANDS = {
     "run": ("run", "Measure operators; print a table, store a run."),
     "list": (
         "list_",
-        "List operators, models, suites, backends, quantities, formats, chips."
+        "List operators, models, suites, backends, quantities, formats, data sets, chips."
         "\n\nThe list of backends says whether they can run here.",
     ),
     "describe": (
@@ -70,6 +70,11 @@ COMMANDS = {
         "Which operators of a model are worth optimising?"
         "\n\nOperators, measured one by one, beside the whole model: share of its time, distance from the roofline, "
         "gain. Shows a stored run, or measures a model with its operators.",
+    ),
+    "evaluate": (
+        "evaluate",
+        "How accurate is a model on labelled data, on each backend?"
+        "\n\nEvery figure has an interval, and is compared with the reference on the same samples.",
     ),
     "rank": (
         "rank",
@@ -130,7 +135,7 @@ COMMANDS = {
 """By command: its module in this package, with a function or a group of commands of the same name, and its help."""
 
 PANELS = {
-    "Measure": ("run", "list", "describe", "coverage", "judge", "extract", "ledger"),
+    "Measure": ("run", "list", "describe", "coverage", "judge", "extract", "ledger", "evaluate"),
     "Compare": ("compare", "ab", "check", "bisect", "rank", "history"),
     "Look at results, keep and share them": (
         "show", "runs", "report", "model", "serve", "query", "fit", "merge", "push", "prune"

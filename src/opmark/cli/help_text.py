@@ -46,6 +46,11 @@ EXAMPLES = {
         "opmark extract model:bert-base -p batch=1 -o ops.yaml",
         "opmark extract model:resnet50 --graph onnxruntime-cpu",
     ),
+    "evaluate": (
+        "opmark evaluate model:resnet50 --data imagenet:/data/imagenet/val --data-percent 10",
+        "opmark evaluate model:bert-base --data squad:dev-v1.1.json --data-option vocab=vocab.txt "
+        "--backend torch-cpu,onnxruntime-cpu -p dtype=float32,bfloat16",
+    ),
     "ledger": ("opmark ledger model:bert-base -p batch=1 --backend torch-cpu", "opmark ledger"),
     "compare": ("opmark compare before after", "opmark compare torch-cpu numpy-cpu --run nightly"),
     "ab": (
@@ -66,6 +71,7 @@ EXAMPLES = {
         "opmark run model:gpt2 --size small --backend all --compile-only",
         "opmark model matrix",
         "opmark model diff model:gpt2 --size small",
+        "opmark model export model:resnet50 --to mlir -o resnet50.mlir",
     ),
     "report": ("opmark report", "opmark report before after -o report.html"),
     "serve": ("opmark serve", "opmark serve --port 0"),

@@ -1,4 +1,4 @@
-"""opmark param, opmark micro-perf, opmark opperf: the command lines of other systems, read by their own parsers."""
+"""opmark param, micro-perf, general-perf, opperf: the command lines of other systems, read by their own parsers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from importlib import import_module
 FOREIGN_COMMANDS = {
     "param": ("opmark.interop.param.command", "PARAM's run_benchmark, and its comms.py, with their options."),
     "micro-perf": ("opmark.interop.bytemicroperf.command", "ByteMicroPerf's launch.py, with its options."),
+    "general-perf": (
+        "opmark.interop.general_perf.command",
+        "ByteMLPerf's launch.py for whole models, with its options.",
+    ),
     "opperf": ("opmark.interop.opperf.command", "MXNet opperf's opperf.py, with its options."),
 }
 """By command: the module whose `main` takes the arguments as written, and a summary."""

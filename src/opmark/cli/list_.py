@@ -27,7 +27,7 @@ _GAP = 2
 
 def list_(
     kind: Annotated[
-        str, typer.Argument(help="ops, models, categories, suites, backends, quantities, formats or chips.")
+        str, typer.Argument(help="ops, models, categories, suites, backends, quantities, formats, datasets or chips.")
     ],
     category: Annotated[str | None, typer.Option(help="List only the operators of this category.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per item.")] = False,
@@ -41,6 +41,7 @@ def list_(
         "backends": _backends,
         "quantities": _quantities,
         "formats": _formats,
+        "datasets": _datasets,
         "chips": partial(_chips, as_json),
         "hardware": partial(_chips, as_json),
     }
@@ -143,6 +144,12 @@ def _formats() -> list[dict[str, Any]]:
     from opmark.api.list_ import formats
 
     return [{"command": command, "format": name, "what": summary} for command, name, summary in formats()]
+
+
+def _datasets() -> list[dict[str, Any]]:
+    from opmark.api.list_ import data_sets
+
+    return [{"data set": name, "what": summary} for name, summary in data_sets()]
 
 
 def _chips(whole: bool) -> list[dict[str, Any]]:

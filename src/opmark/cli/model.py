@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from opmark.api.requests import RunRequest
+from opmark.api.requests import ModelExportRequest, RunRequest, talk
 from opmark.cli.options import Db, NoColor, Wide, takes
 from opmark.cli.output import console, print_json_lines
 
@@ -32,6 +32,21 @@ def matrix(
         print_json_lines(map(to_builtins, found))
     else:
         print_usability(found, console(wide=wide, no_color=no_color))
+
+
+@model.command(help="Write a model as a file that other compilers read.")
+@takes(ModelExportRequest)
+def export(request: ModelExportRequest) -> None:
+    from opmark.api.model import export_request
+    from opmark.units import count_noun
+
+    found = export_request(request)
+    for file in found.files:
+        print(file)
+    talk(
+        f"exported in {found.seconds:.3g} s: {count_noun(found.operators, 'operator')}, "
+        f"{count_noun(found.weights, 'weight')}"
+    )
 
 
 @model.command(help="Which layer of a model is the first that a backend computes differently?")

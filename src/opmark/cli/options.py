@@ -30,7 +30,7 @@ Db = Annotated[str | None, typer.Option(help=options_of(StoreOptions)["db"].opti
 
 Allow = Annotated[list[str] | None, typer.Option(help=options_of(Selection)["allow"].option.help)]
 
-_LISTS = ("names", "numbers", "texts", "params")
+_LISTS = ("names", "numbers", "rates", "texts", "params")
 
 
 def takes(*requests: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -66,6 +66,7 @@ def takes(*requests: type) -> Callable[[Callable[..., None]], Callable[..., None
 
 _USUAL = ("workload", "suite", "params", "size", "phase", "backend", "threads", "effort", "label")
 """Options of the shared classes that most command lines have."""
+_LOAD = ("clients", "arrival", "rate", "requests", "request_timeout")
 _PANELS = {
     Selection: "Which cases",
     MeasureOptions: "How to measure",
@@ -80,6 +81,8 @@ def _panel(request: type, name: str) -> str:
     """Return the panel of the help in which an option of a request stands. Options that a command has for itself come
     with the common ones."""
     owner = next(one for one in request.__mro__ if name in inspect.get_annotations(one))
+    if owner is MeasureOptions and name in _LOAD:
+        return "Under load"
     return COMMON if name in _USUAL else _PANELS.get(owner, COMMON)
 
 
@@ -120,6 +123,8 @@ def make_request(request: type, given: Mapping[str, Any]) -> Any:
             values[name] = split(text)
         elif found.form == "numbers":
             values[name] = whole_numbers(split(text), found.flag)
+        elif found.form == "rates":
+            values[name] = rates(split(text), found.flag)
         elif found.form == "share":
             values[name] = share(text, found.flag.removeprefix("--"))
         elif found.form == "params":
@@ -147,6 +152,15 @@ def whole_numbers(values: list[str], option: str) -> list[int]:
         if not value.isdecimal():
             raise InvalidParameter(f"{option}: expected whole numbers, got `{value}`", f"as in {option} 1,2")
     return [int(value) for value in values]
+
+
+def rates(values: list[str], option: str) -> list[float]:
+    try:
+        return [float(value) for value in values]
+    except ValueError:
+        raise InvalidParameter(
+            f"{option}: expected numbers, got `{','.join(values)}`", f"as in {option} 50,100"
+        ) from None
 
 
 def share(text: str, option: str) -> float:
@@ -181,6 +195,7 @@ def reference_page() -> str:
         ("`check` alone", requests.CheckRequest),
         ("`judge`", requests.JudgeRequest),
         ("`extract`", requests.ExtractRequest),
+        ("`evaluate`, beside where it is kept", requests.EvaluateRequest),
         ("`ledger`, beside how to measure and where it is kept", requests.LedgerRequest),
     )
     lines = [

@@ -64,7 +64,11 @@ def print_records(
     from opmark.report.console.side_by_side import several_backends
 
     out = console(wide=style.wide, no_color=style.no_color)
-    if not style.long and several_backends(records):
+    if any(record.task.settings.data for record in records):
+        from opmark.report.console.evaluation import print_record_accuracy
+
+        print_record_accuracy(records, out)
+    elif not style.long and several_backends(records):
         from opmark.report.console.side_by_side import print_side_by_side
 
         print_side_by_side(records, out, peaks)

@@ -69,6 +69,9 @@ def _measure(request: RunRequest, profile: ProfileOptions, style: TableStyle, *,
         else ""
     )
     talk(result.storage + more)
+    for record in result.records:
+        if record.status in MEASURED and record.task.artifact_path:
+            talk(f"artefact: {record.task.artifact_path}")
     if not any(record.status in MEASURED for record in result.records):
         talk("nothing was measured")
     if disturbed := sum(record.status == "disturbed" for record in result.records):

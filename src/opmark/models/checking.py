@@ -17,6 +17,8 @@ _FACTOR = {"float16": 8.0, "bfloat16": 8.0, "float32": 64.0, "float64": 64.0}
 """How many times the effect of rounding an output may be off. Sums of float32 and float64 are also accumulated in their
 own type, in any order; sums of 16 bits are accumulated with more."""
 _ENOUGH_ELEMENTS, _MOST_INPUTS = 256, 16
+ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+"""Half of the distance between 1 and the next number."""
 _BLIND = 0.5
 """A bound above this share of what another input changes tells nothing apart."""
 _OVERFLOW = 1e30
@@ -91,19 +93,27 @@ def compare_inputs(
     least: float,
 ) -> Effects:
     """Compare inputs until enough elements of each output were seen: few may be off by little as it happens. `least` is
-    the smallest effect of rounding, that of the element type itself."""
+    the smallest effect of rounding, that of the element type itself on the largest element."""
     rounding, change, before, seen = list[list[float]](), list[list[float]](), None, 0
     for given in draw_inputs(source, params):
         outputs = exact(given)
         if before is not None:
             change.append([*map(distance, outputs, before)])
         if seen < _ENOUGH_ELEMENTS:
-            rounding.append([max(distance(*pair), least) for pair in zip(rounded(given), outputs, strict=True)])
+            rounding.append(
+                [max(distance(*pair), least * _peak(pair[1])) for pair in zip(rounded(given), outputs, strict=True)]
+            )
             seen += min(output.size for output in outputs)
         elif change:
             break
         before = outputs
     return [max(each) for each in zip(*rounding, strict=True)], [max(each) for each in zip(*change, strict=True)]
+
+
+def _peak(output: Any) -> float:
+    """Return the largest element, relative to the root mean square; of probabilities, one may stand out alone."""
+    values = np.abs(output.astype(np.float64))
+    return max(1.0, float(values.max()) / (float(np.sqrt(np.mean(np.square(values)))) or 1.0))
 
 
 def distance(found: Any, expected: Any) -> float:
@@ -113,3 +123,12 @@ def distance(found: Any, expected: Any) -> float:
     with np.errstate(invalid="ignore", over="ignore"):
         off = float(np.abs(found.astype(np.float64) - expected).max()) / (size or 1.0)
     return off if np.isfinite(off) else _OVERFLOW
+
+
+def move_by_rounding(array: Any, step: float, generator: Any) -> Any:
+    """Move every number by about one rounding, at least to the next one that its type has."""
+    if array.dtype.kind != "f":
+        return array
+    least = max(step, float(np.finfo(array.dtype).eps))
+    signs = generator.choice((-least, least), array.shape)
+    return (array * (1 + signs)).astype(array.dtype)

@@ -1,14 +1,20 @@
-"""Loads weights that a user has: safetensors, or a state dict of torch.save. Only a worker imports this."""
+"""Loads weights that a user has: safetensors, or a state dict of torch.save; and writes those of a model for a guest
+without torch. Only a worker or a child process imports this."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from opmark.errors import UserError
+from opmark.models.facts import kept_file, make_room
+from opmark.models.source import ModelSource
+from opmark.plugin import Params
 
 _LISTED = 3
 _NESTED = ("state_dict", "model_state_dict", "model")
@@ -16,8 +22,12 @@ _NESTED = ("state_dict", "model_state_dict", "model")
 
 
 def load_weights(module: Any, place: str, name: str) -> None:
-    """Fill all parameters and buffers of a module; UserError where names or shapes are other ones."""
-    found = _read(Path(place))
+    """Fill a module with the weights of a file or folder; UserError where names or shapes are other ones."""
+    fill(module, read_tensors(Path(place)), place, name)
+
+
+def fill(module: Any, found: dict[str, Any], place: str, name: str) -> None:
+    """Fill all parameters and buffers of a module with tensors by name, which come from `place`."""
     own = {key: value for key, value in module.state_dict().items() if isinstance(value, torch.Tensor)}
     found = _align(found, own)
     missing = [names[0] for names in _names_of_tensors(module) if not found.keys() & set(names)]
@@ -49,7 +59,7 @@ def _names_of_tensors(module: Any) -> Iterable[list[str]]:
     return names.values()
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_tensors(path: Path) -> dict[str, Any]:
     """Return the tensors of a file, or of all safetensors of a folder."""
     files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
     if not files:
@@ -109,3 +119,19 @@ def _some(keys: Sequence[str]) -> str:
 
 def _shape(tensor: Any) -> str:
     return "x".join(map(str, tensor.shape)) or "()"
+
+
+def weights_file(source: ModelSource, params: Params) -> Path:
+    """Return a file of NumPy's kind (.npz) with the weights and statistics of a model in float32: a kept one, else a
+    new one. Another version of the model or of its packages has another file."""
+    from opmark.models.execution import as_made, weight_arrays
+
+    path: Path = kept_file(source, as_made(params), "npz")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(f".{os.getpid()}.new")
+        with new.open("wb") as file:
+            np.savez(file, **weight_arrays(source, params))
+        new.replace(path)
+        make_room(path)
+    return path

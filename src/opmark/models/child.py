@@ -1,45 +1,74 @@
-"""The process that loads a model for a parent that must not: `python -m opmark.models.child WHAT NAME PARAMS OPTIONS`.
+"""The process that loads a model for one that must not or cannot: `python -m opmark.models.child QUESTION`.
 
-It prints what it found as the last line of its output, as JSON: facts, description or operators of the model, or the
-message and the hint of an error.
+It answers a question as the last line of its output, as JSON: facts, description, operators or exported files of the
+model, or the message and the hint of an error. With `serve` it answers the questions that it reads, line by line; a
+guest without torch asks it for weights, reference and effects of rounding too.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from opmark.errors import OpmarkError, UserError
+from opmark.errors import OpmarkError
+from opmark.models.host import SERVE, ChildAnswer, ChildQuestion, describe_error, pack, unpack_all
 from opmark.models.offline import no_network
 from opmark.models.source import ModelSource
 from opmark.plugin import Params
 
 
 def main() -> int:
-    from opmark.models.family import source_of
-
-    what, name, written, options = sys.argv[1:]
-    try:
-        source = source_of(name)
-        assert source is not None
-        with no_network():
-            print(msgspec.json.encode(_find(what, source, json.loads(written), json.loads(options))).decode())
-    except OpmarkError as error:
-        print(msgspec.json.encode((error.message, error.hint, isinstance(error, UserError))).decode())
-        return 1
+    asked = sys.argv[1]
+    if asked != SERVE:
+        print(_answer(asked).decode())
+        return 0
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a model prints is no answer
+    for line in sys.stdin.buffer:
+        answers.write(_answer(line) + b"\n")
+        answers.flush()
     return 0
 
 
-def _find(what: str, source: ModelSource, params: Params, options: Mapping[str, Any]) -> Any:
+def _answer(asked: str | bytes) -> bytes:
+    from opmark.models.family import source_of
+
+    question = msgspec.json.decode(asked, type=ChildQuestion)
+    try:
+        source = source_of(question.name)
+        assert source is not None
+        with no_network():
+            found = msgspec.json.encode(_find(question.what, source, question.params, question.options))
+        return msgspec.json.encode(ChildAnswer(msgspec.Raw(found)))
+    except OpmarkError as error:
+        return msgspec.json.encode(describe_error(error))
+
+
+def _find(what: str, source: ModelSource, params: Params, options: dict[str, Any]) -> Any:
+    from opmark.models.facts import description, facts
+
     if what == "operators":
         from opmark.models.tracing import extract
 
         return extract(source, params, **options)
-    return source.count(params) if what == "facts" else source.describe(params)
+    if what == "weights":
+        from opmark.models.checkpoint import weights_file
+
+        return str(weights_file(source, params))
+    if what in ("reference", "effects"):
+        from opmark.models import execution
+
+        if what == "effects":
+            return execution.effects(source, params)
+        return [pack(output) for output in execution.reference(source, params, **unpack_all(options["arrays"]))]
+    if what == "export":
+        from opmark.models.writing import export_model
+
+        return export_model(source, params, **options)
+    return facts(source, params) if what == "facts" else description(source, params)
 
 
 if __name__ == "__main__":

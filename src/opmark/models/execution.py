@@ -38,9 +38,12 @@ _AS_MADE = {"batch": 1, "dtype": "float32", "outputs": "model", "stage": "prefil
 
 def original(source: ModelSource, params: Params) -> Any:
     """Return the module in float32 on the CPU, made once per process."""
-    return _original(
-        source, json.dumps({**params, **{k: v for k, v in _AS_MADE.items() if k in params}}, sort_keys=True)
-    )
+    return _original(source, json.dumps(as_made(params), sort_keys=True))
+
+
+def as_made(params: Params) -> dict[str, Any]:
+    """Return the parameters without the differences that weights do not depend on."""
+    return {**params, **{k: v for k, v in _AS_MADE.items() if k in params}}
 
 
 @lru_cache(maxsize=1)
@@ -228,11 +231,16 @@ class Rounding(TorchDispatchMode):  # type: ignore[misc]
 
 
 def rounding_bounds(source: ModelSource, params: Params) -> tuple[float, ...]:
-    return bound_outputs(params["dtype"], find_effects(source, params, _measure_effects))
+    return bound_outputs(params["dtype"], effects(source, params))
 
 
 def why_blind(source: ModelSource, params: Params) -> str:
-    return explain_blindness(params["dtype"], find_effects(source, params, _measure_effects))
+    return explain_blindness(params["dtype"], effects(source, params))
+
+
+def effects(source: ModelSource, params: Params) -> Effects:
+    """Return the effects of rounding to the element type of a case: kept ones, else measured."""
+    return find_effects(source, params, _measure_effects)
 
 
 def _measure_effects(source: ModelSource, params: Params) -> Effects:
@@ -255,6 +263,8 @@ class ModelCall(partial[Any]):
 
     kept: int = 0
     """Bytes of its weights and tables."""
+    keeps_state: bool = False
+    """Whether a call writes to the module: the keys and values of a language model."""
 
 
 def build_torch(source: ModelSource, params: Params, **tensors: Any) -> Callable[[], Any]:
@@ -262,6 +272,7 @@ def build_torch(source: ModelSource, params: Params, **tensors: Any) -> Callable
     called: Any = callable_of(placed(source, params, device), params)
     called = Positional(called) if isinstance(called, LayerOutputs) else called
     launch = ModelCall(called, *tensors.values())
+    launch.keeps_state = params.get("stage") == "decode"
     launch.kept = sum(value.nbytes for value in (*called.parameters(), *called.buffers()))
     return launch
 
@@ -276,3 +287,15 @@ def build_jax(source: ModelSource, params: Params, **tensors: Any) -> Any:
     from opmark.models.jax_program import build
 
     return build(source, params, **tensors)
+
+
+def build_tensorflow(source: ModelSource, params: Params, **tensors: Any) -> Any:
+    from opmark.models.keras_program import build
+
+    return build(source, params, weight_arrays, **tensors)
+
+
+def weight_arrays(source: ModelSource, params: Params) -> dict[str, Any]:
+    """Return the weights and statistics of the module in float32, by name."""
+    state = original(source, params).state_dict()
+    return {name: value.numpy() for name, value in state.items() if value.is_floating_point()}

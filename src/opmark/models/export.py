@@ -14,7 +14,7 @@ import torch
 
 from opmark.errors import Unsupported, in_stage
 from opmark.models.execution import Positional, callable_of, has_script, placed
-from opmark.models.facts import kept_file
+from opmark.models.facts import kept_file, make_room
 from opmark.models.source import ModelSource
 from opmark.plugin import Params
 from opmark.schema.record import EXPORT_SECONDS
@@ -22,7 +22,6 @@ from opmark.schema.record import EXPORT_SECONDS
 _OPSET = 20
 _SCRIPT_OPSET = 18
 _MOST_KEPT = 256 << 20
-_MOST_IN_ALL = 2 << 30
 
 
 class ExportedModel:
@@ -89,11 +88,6 @@ def _keep(model: Any, path: Any) -> None:
         new = path.with_suffix(f".{id(model)}.new")
         new.write_bytes(model.SerializeToString())
         new.replace(path)
-        files = sorted(path.parent.glob("*.onnx"), key=lambda file: file.stat().st_mtime, reverse=True)
-        total = 0
-        for file in files:
-            total += file.stat().st_size
-            if total > _MOST_IN_ALL:
-                file.unlink(missing_ok=True)
+        make_room(path)
     except OSError:  # a full or read-only disk: it is exported again the next time
         pass

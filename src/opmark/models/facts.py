@@ -17,16 +17,16 @@ from math import prod
 from typing import Any
 
 import msgspec
-from platformdirs import user_cache_path
 
-from opmark.errors import Unsupported, UserError
+from opmark.errors import Unsupported
+from opmark.models.host import LOADS, ChildQuestion, ask_host, asks_host, read_answer
 from opmark.models.source import ModelSource
 from opmark.plugin import Params
 from opmark.schema.tensor import sizeof
 
 _TIMEOUT = 300
-_LOADS = "OPMARK_LOADS_MODELS"
-"""Set in the child process, which may load any model."""
+_MOST_IN_ALL = 2 << 30
+"""Bytes that graphs may take on disk, and weights as many again."""
 _WORKER = "OPMARK_SCRATCH"
 """Set in every worker."""
 
@@ -68,6 +68,18 @@ class ModelDescription(msgspec.Struct, frozen=True):
     """The only element type that it computes in, where it has just one."""
 
 
+class ModelExport(msgspec.Struct, frozen=True):
+    """What `opmark model export` wrote."""
+
+    files: tuple[str, ...]
+    """The graph, then its weights where these have a file of their own."""
+    seconds: float
+    """Seconds that the front end took, without writing."""
+    operators: int
+    weights: int
+    """Number of parameters."""
+
+
 def facts(source: ModelSource, params: Params) -> ModelFacts:
     """Return the facts of a case: kept ones, else found by a child process, or here where torch is loaded already."""
     found: ModelFacts = _find("facts", source, json.dumps(dict(params), sort_keys=True), source.stamp(params))
@@ -88,10 +100,12 @@ def _find(what: str, source: ModelSource, written: str, stamp: str) -> Any:
     kind: Any
     find: Callable[[Params], Any]
     if what == "facts":
-        here = source.framework in sys.modules and (_may_load() or not source.program)
+        here = LOADS in os.environ or (source.framework in sys.modules and (_may_load() or not source.program))
         kind, find = ModelFacts, source.count
     else:
         here, kind, find = _may_load(), ModelDescription, source.describe
+    if asks_host():  # which has its versions of packages, and so the file that keeps it
+        return ask_child(what, source, params, kind)
     kept = kept_file(source, params, what)
     found = read_kept(kept, kind)
     if found is None:
@@ -102,14 +116,17 @@ def _find(what: str, source: ModelSource, written: str, stamp: str) -> Any:
 
 def _may_load() -> bool:
     """Return whether this process is a worker or the child: others execute nothing that a user has brought."""
-    return _LOADS in os.environ or _WORKER in os.environ
+    return LOADS in os.environ or _WORKER in os.environ
 
 
 def ask_child(what: str, source: ModelSource, params: Params, kind: Any, **options: Any) -> Any:
-    """Let another process load the model: this one may be the parent, which loads no framework."""
-    command = [sys.executable, "-m", "opmark.models.child", what, source.name]
-    command += [json.dumps(dict(params)), json.dumps(options)]
-    environ = {**os.environ, _LOADS: "1"}
+    """Let another process load the model: this one may be the parent, which loads no framework, or a guest without
+    torch."""
+    question = ChildQuestion(what, source.name, dict(params), options)
+    if asks_host():
+        return ask_host(question, kind)
+    command = [sys.executable, "-m", "opmark.models.child", msgspec.json.encode(question).decode()]
+    environ = {**os.environ, LOADS: "1"}
     try:
         done = subprocess.run(
             command,
@@ -124,13 +141,10 @@ def ask_child(what: str, source: ModelSource, params: Params, kind: Any, **optio
         raise Unsupported(f"`{source.name}` was not loaded within {_TIMEOUT} s") from None
     answer = (done.stdout.splitlines() or [""])[-1]
     try:
-        if not done.returncode:
-            return msgspec.json.decode(answer, type=kind)
-        message, hint, mistake = msgspec.json.decode(answer, type=tuple[str, str | None, bool])
+        return read_answer(answer, kind)
     except msgspec.DecodeError:
         last = (done.stderr.strip().splitlines() or [f"its process ended with {done.returncode}"])[-1]
         raise Unsupported(f"`{source.name}` cannot be loaded: {last}") from None
-    raise UserError(message, hint) if mistake else Unsupported(message, hint)
 
 
 # What was found out about a model, kept on disk.
@@ -138,6 +152,8 @@ def ask_child(what: str, source: ModelSource, params: Params, kind: Any, **optio
 
 def kept_file(source: ModelSource, params: Params, what: str) -> Any:
     """Return the file that keeps something about a case of a model, as long as the model and torch stay the same."""
+    from platformdirs import user_cache_path  # which a guest may not have
+
     content = json.dumps([source.name, dict(params), source.stamp(params), _torch(), what], sort_keys=True)
     return user_cache_path("opmark") / "models" / f"{sha256(content.encode()).hexdigest()[:32]}.{what}"
 
@@ -159,6 +175,16 @@ def write_kept(path: Any, value: Any) -> None:
         new.replace(path)
     except OSError:
         pass
+
+
+def make_room(path: Any) -> None:
+    """Remove the oldest files of the same kind where all of them are too large together."""
+    files = sorted(path.parent.glob(f"*{path.suffix}"), key=lambda file: file.stat().st_mtime, reverse=True)
+    total = 0
+    for file in files:
+        total += file.stat().st_size
+        if total > _MOST_IN_ALL:
+            file.unlink(missing_ok=True)
 
 
 @cache

@@ -9,18 +9,22 @@ from functools import cache
 from opmark.errors import UnknownName
 from opmark.models.operator import model_operator
 from opmark.models.source import ModelSource
-from opmark.models.user_source import source_of_file
+from opmark.models.user_source import PackagedGraph, source_of_file
 from opmark.models.zoo import find, zoo
-from opmark.models.zoo_source import ZooSource
+from opmark.models.zoo_source import MLIR_SUFFIX, MlirZooSource, ZooSource
 from opmark.plugin import Operator
 from opmark.schema.case import MODEL_PREFIX
 
 
 @cache
 def source_of(name: str) -> ModelSource | None:
-    """Return the source of a model by its name in the zoo, or by the file or folder that it is in."""
-    entry = find(name)
-    return ZooSource(entry) if entry is not None else source_of_file(name)
+    """Return the source of a model by its name in the zoo, or by the file or folder that it is in; NAME-mhlo is a model
+    of the zoo as a module of StableHLO."""
+    if entry := find(name):
+        return ZooSource(entry) if entry.build else PackagedGraph(entry)
+    if name.endswith(MLIR_SUFFIX) and (entry := find(name.removesuffix(MLIR_SUFFIX))):
+        return MlirZooSource(entry)
+    return source_of_file(name)
 
 
 class _Models:

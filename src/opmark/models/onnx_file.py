@@ -7,6 +7,7 @@ ONNX graphs in float64 is fast enough.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import prod
@@ -17,12 +18,14 @@ import onnx
 
 from opmark.errors import InvalidParameter, Unsupported, UserError
 from opmark.models.checking import (
+    ROUNDING,
     Effects,
     bound_outputs,
     by_sample,
     compare_inputs,
     explain_blindness,
     find_effects,
+    move_by_rounding,
     refuse_not_finite,
 )
 from opmark.models.facts import DescribedInput, ModelDescription, ModelFacts, facts
@@ -32,8 +35,6 @@ from opmark.plugin import Params
 from opmark.schema.arguments import tensors
 from opmark.schema.tensor import DTYPES, is_float
 
-_ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""Half of the distance between 1 and the next number."""
 _SMALL = 4096
 """Initialisers of at most so many elements keep their values, because shapes may depend on them."""
 _TOKENS, _PIXELS = 128, 224
@@ -204,7 +205,7 @@ def _float_type(model: Any, inputs: Mapping[str, DescribedInput]) -> str:
     sizes: dict[str, int] = {}
     for one in model.graph.initializer:
         name = str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(one.data_type)))
-        if name in _ROUNDING:
+        if name in ROUNDING:
             sizes[name] = sizes.get(name, 0) + prod(one.dims)
     return found[0] if found else max(sizes, key=lambda name: sizes[name], default="float32")
 
@@ -264,8 +265,13 @@ def count_onnx(source: OnnxSource, params: Params) -> ModelFacts:
         flops=total or None,
         weights=sum(prod(one.dims) for one in model.graph.initializer),
         outputs={name: shape for name, (shape, _) in outputs.items()},
-        dtypes=tuple(dtype for _, dtype in outputs.values()),
+        dtypes=tuple(_converted_type(dtype, source, params) for _, dtype in outputs.values()),
     )
+
+
+def _converted_type(dtype: str, source: OnnxSource, params: Params) -> str:
+    """Return the element type of an output: that of the case where the graph is converted to it."""
+    return str(params["dtype"]) if dtype == source.description(params).dtype else dtype
 
 
 def _node_flops(node: Any, known: Mapping[str, tuple[tuple[int, ...], str]]) -> int | None:
@@ -367,11 +373,13 @@ def _measure_effects(source: ModelSource, params: Params) -> Effects:
     them is then rounded otherwise too, so the difference contains what rounding does on the way."""
     assert isinstance(source, OnnxSource)
     own = {**params, "dtype": source.description(params).dtype}
-    step, generator = _ROUNDING[params["dtype"]], np.random.default_rng(0)
+    step, generator = ROUNDING[params["dtype"]], np.random.default_rng(0)
     moved = _session(source, dict(_moved_weights(source, step, generator)))
 
     def move(given: Mapping[str, Any]) -> list[Any]:
-        return _evaluate(source, own, {name: _move(array, step, generator) for name, array in given.items()}, moved)
+        return _evaluate(
+            source, own, {name: move_by_rounding(array, step, generator) for name, array in given.items()}, moved
+        )
 
     return compare_inputs(source, own, lambda given: _evaluate(source, own, given), move, step)
 
@@ -381,31 +389,40 @@ def _moved_weights(source: OnnxSource, step: float, generator: Any) -> Iterator[
     for one in model.graph.initializer:
         array = onnx.numpy_helper.to_array(one)
         if array.dtype in (np.float32, np.float64, np.float16) and array.ndim:
-            yield one.name, _move(array, step, generator)
-
-
-def _move(array: Any, step: float, generator: Any) -> Any:
-    """Move every number by about one rounding, at least to the next one that its type has."""
-    if array.dtype.kind != "f":
-        return array
-    least = max(step, float(np.finfo(array.dtype).eps))
-    signs = generator.choice((-least, least), array.shape)
-    return (array * (1 + signs)).astype(array.dtype)
+            yield one.name, move_by_rounding(array, step, generator)
 
 
 # Launches.
 
 
 class OnnxFile:
-    """The graph of a file, with the shapes of a case."""
+    """The graph of a file, with the shapes and the element type of a case."""
 
-    def __init__(self, source: OnnxSource) -> None:
+    def __init__(self, source: OnnxSource, params: Params) -> None:
         self.source = source
+        self.may_fall_back = params["dtype"] != source.description(params).dtype
+        """Whether it is converted to float16. An engine that has no kernel of this type for some of its nodes computes
+        these in float32, and says so."""
 
     def model(self, inputs: Mapping[str, tuple[tuple[int, ...], str]]) -> Any:
         """Return an onnx.ModelProto; `inputs` holds (shape, dtype) by name."""
-        return _apply_shapes(_read(self.source, weights=True), {name: shape for name, (shape, _) in inputs.items()})
+        model = _apply_shapes(_read(self.source, weights=True), {name: shape for name, (shape, _) in inputs.items()})
+        return _to_float16(model) if self.may_fall_back else model
+
+
+def _to_float16(model: Any) -> Any:
+    """Return a graph of float32 as one of float16, its inputs and outputs too."""
+    try:
+        from onnxruntime.transformers.float16 import convert_float_to_float16
+    except ImportError:
+        raise Unsupported(
+            "graphs are converted to float16 by ONNX Runtime, which is not installed (pip install "
+            "'opmark[onnxruntime]')"
+        ) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns of every weight that is rounded to the smallest number
+        return convert_float_to_float16(model, keep_io_types=False)
 
 
 def build_onnx(source: OnnxSource, params: Params, **given: Any) -> OnnxFile:
-    return OnnxFile(source)
+    return OnnxFile(source, params)

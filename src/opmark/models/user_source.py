@@ -1,5 +1,5 @@
 """Models that users bring: a function of a Python file, an ONNX file, a configuration or checkpoint of transformers, a
-TorchScript file, a torch.export file.
+TorchScript file, a torch.export file, a module of StableHLO, an executable of XLA.
 
 Nothing of them is loaded here. A child process describes a model once, and again when a file has changed.
 """
@@ -12,15 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from opmark.errors import InvalidParameter, UserError
+from opmark.models.datasets.packages import package_file
 from opmark.models.facts import ModelDescription, ModelFacts, description
 from opmark.models.source import ModelSource
+from opmark.models.zoo.entry import ZooModel
 from opmark.models.zoo_source import digest_sources, package_version, stamp_file, stamp_weights
 from opmark.plugin import Param, Params
 from opmark.plugin.param import size
 from opmark.schema import TensorSpec
 from opmark.schema.tensor import is_float
 
-_KINDS = "FILE.py:FUNCTION, an .onnx file, a config.json or a folder with one, a TorchScript file (.pt, .ts) or a .pt2"
+_KINDS = (
+    "FILE.py:FUNCTION, an .onnx or .mlir file, a config.json or a folder with one, a TorchScript file (.pt, .ts), a "
+    ".pt2, or an executable of XLA (.xla)"
+)
 _CONFIG = "config.json"
 _DESCRIBED_BY = ("seq", "image", "inputs")
 """Parameters that the shapes of inputs depend on, besides the batch."""
@@ -87,6 +92,8 @@ class FileSource(ModelSource):
     domain = "user"
     takes: tuple[str, ...] = ()
     """Parameters besides `batch`."""
+    converts: Mapping[str, tuple[str, ...]] = {}
+    """Element types that a graph of a single type can be converted to, by its own type."""
 
     def __init__(self, name: str, path: Path) -> None:
         self.name, self.path = name, path
@@ -102,7 +109,7 @@ class FileSource(ModelSource):
 
     def inputs(self, params: Params) -> dict[str, TensorSpec]:
         known, batch, dtype = self.description(params), params["batch"], str(params["dtype"])
-        if known.dtype and known.dtype != dtype:
+        if known.dtype and dtype not in (known.dtype, *self.converts.get(known.dtype, ())):
             raise InvalidParameter(
                 f"`{self.name}` computes in {known.dtype}, and the case says {dtype}", f"give -p dtype={known.dtype}"
             )
@@ -250,11 +257,12 @@ class TransformersSource(FileSource):
 class OnnxSource(FileSource):
     """An ONNX file. Engines run its own graph."""
 
-    takes = ("seq", "image", "inputs")
+    takes: tuple[str, ...] = ("seq", "image", "inputs")
     options = ()
     framework = "onnx"
     execution = "opmark.models.onnx_file"
     implemented = ("onnx",)
+    converts: Mapping[str, tuple[str, ...]] = {"float32": ("float16",)}
     why_no_batch = "the first axis of its inputs has a fixed size in the file; export it with a dynamic one"
     reference_by = "ONNX Runtime without graph optimisations, in the file's own types"
 
@@ -281,9 +289,102 @@ class OnnxSource(FileSource):
         raise AssertionError("an ONNX graph is no torch module")
 
 
-_BY_SUFFIX: Mapping[str, type[OnnxSource | ScriptSource | ProgramSource]] = {
+class PackagedGraph(OnnxSource):
+    """An ONNX file of an installed package, which the zoo knows by name."""
+
+    takes = ()
+
+    def __init__(self, model: ZooModel) -> None:
+        self.name, self.model, self.summary, self.domain = model.name, model, model.summary, model.domain
+
+    @property
+    def path(self) -> Path:  # type: ignore[override]
+        return package_file(self.model.file, f"`model:{self.name}`")
+
+    def describe(self, params: Params) -> ModelDescription:
+        from opmark.models.onnx_file import describe_onnx
+
+        inputs = self.model.inputs({"batch": 1, "dtype": "float32"}, self.model.full)
+        written = {
+            name: f"{'x'.join(map(str, one.shape))} {one.dtype} {one.low:g}..{one.high:g}"
+            for name, one in inputs.items()
+        }
+        return describe_onnx(self, {**params, "inputs": written})
+
+    def output_names(self) -> tuple[str, ...]:
+        return self.model.outputs
+
+
+class ModuleSource(FileSource):
+    """A module of StableHLO, which XLA compiles and runs."""
+
+    takes = ("inputs",)
+    options = ()
+    framework = "jax"
+    execution = "opmark.models.mlir_file"
+    implemented = ("jax",)
+    why_no_batch = (
+        "every size is fixed in the file; export it with that batch, or with an open first axis (tensor<?x...>)"
+    )
+    reference_by = "torch in float64, where opmark exported the module from a model of the zoo; else XLA in float64"
+
+    def read_module(self) -> bytes:
+        """Return the module as text or bytecode."""
+        return self.path.read_bytes()
+
+    @property
+    def weights_path(self) -> Path:
+        """The file with the weights of a module that takes them as arguments."""
+        return self.path.with_suffix(".safetensors")
+
+    def stamp(self, params: Params) -> str:
+        beside = stamp_file(self.weights_path, self.name) if self.weights_path.exists() else ""
+        return f"{super().stamp(params)} {beside} {package_version('jaxlib')}"
+
+    def describe(self, params: Params) -> ModelDescription:
+        from opmark.models.mlir_file import describe_module
+
+        return describe_module(self, params)
+
+    def count(self, params: Params) -> ModelFacts:
+        from opmark.models.mlir_file import count_module
+
+        return count_module(self, params)
+
+    def module(self, params: Params) -> Any:
+        raise AssertionError("a module of StableHLO is no torch module")
+
+
+class MlirSource(ModuleSource):
+    """An MLIR file: StableHLO, or MHLO, which is converted."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        super().__init__(name, path)
+        self.summary = f"the module in {path.name}"
+
+
+class XlaSource(ModuleSource):
+    """An executable that `--artifact` has written, with the module that it was compiled from."""
+
+    execution = "opmark.models.xla_artifact"
+
+    def __init__(self, name: str, path: Path) -> None:
+        super().__init__(name, path)
+        self.program = str(path)
+        self.summary = f"the executable of XLA in {path.name}"
+
+    def read_module(self) -> bytes:
+        from opmark.models.xla_artifact import read_member
+
+        return read_member(self.path, "module.mlirbc")
+
+
+_BY_SUFFIX: Mapping[str, type[OnnxSource | ScriptSource | ProgramSource | MlirSource | XlaSource]] = {
     ".onnx": OnnxSource,
     ".pt": ScriptSource,
     ".ts": ScriptSource,
     ".pt2": ProgramSource,
+    ".mlir": MlirSource,
+    ".mlirbc": MlirSource,
+    ".xla": XlaSource,
 }

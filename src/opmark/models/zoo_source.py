@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from opmark.errors import Unsupported, UserError
+from opmark.models.datasets.packages import package_file
+from opmark.models.facts import ModelFacts, kept_file
+from opmark.models.host import asks_host
 from opmark.models.source import ModelSource
 from opmark.models.zoo.entry import ZooModel
 from opmark.plugin import Param, ParamRule, Params
@@ -22,6 +25,8 @@ _DOCS = {
     "seq": "number of tokens",
     "image": "height and width of the picture, in pixels",
 }
+MLIR_SUFFIX = "-mhlo"
+"""End of the name of a model of the zoo that is to run as a module of StableHLO, as ByteMLPerf names it."""
 _CALIBRATION_BATCH = 2
 """Statistics of batch normalisation need more than one value per channel."""
 
@@ -32,12 +37,19 @@ class ZooSource(ModelSource):
         self.name = model.name
         self.summary = model.summary
         self.domain = model.domain
+        if model.keras:
+            self.implemented = (*self.implemented, "tensorflow")
+        if asks_host():
+            self.execution = "opmark.models.guest_execution"
 
     def params(self) -> tuple[Param, ...]:
-        own = [size(name, _DOCS.get(name, name)) for name in self.model.sizes["full"]]
+        # The sizes of a model with trained weights are those that it was trained for.
+        given = self.model.sizes["full"].items()
+        own = [size(name, _DOCS.get(name, name), *([value] if self.model.file else [])) for name, value in given]
         stages = self.model.stages
         return (
-            choice("size", "the whole model, or a small one of the same structure", ("full", "small"), "full"),
+            *([choice("size", "the whole model, or a small one of the same structure", ("full", "small"), "full")]
+              if self.model.small is not None else ()),
             size("batch", "number of samples in a call", 1),
             *([choice("stage", "prefill: all tokens of a prompt; decode: one more token after a cache of `seq`", stages,
                       stages[0])] if stages else ()),
@@ -45,6 +57,9 @@ class ZooSource(ModelSource):
         )  # fmt: skip
 
     def presets(self) -> Mapping[str, Mapping[str, Any]]:
+        if self.model.small is None:
+            only = {"batch": 1, **self.model.sizes["full"]}
+            return {"small": only, "typical": only, "large": {**only, "batch": 8}}
         typical = {"size": "full", "batch": 1, **self.model.sizes["full"]}
         small = {"size": "small", "batch": 1, **self.model.sizes["small"]}
         return {"small": small, "typical": typical, "large": {**typical, "batch": 8}}
@@ -53,7 +68,7 @@ class ZooSource(ModelSource):
         return self.model.inputs(params, self.model.config(params))
 
     def rules(self) -> tuple[ParamRule, ...]:
-        if "seq" not in self.model.sizes["small"]:
+        if "seq" not in self.model.sizes.get("small", ()):
             return ()
         most = self.model.sizes["small"]["seq"]
         says = f"be at most {most} where size is small (`--size small` sets both)"
@@ -86,12 +101,35 @@ class ZooSource(ModelSource):
         if params.get("weights"):
             load_weights(module, params["weights"], self.name)
             return module.eval()
+        if self.model.weights:
+            kept = self.trained()
+            try:
+                load_weights(module, str(kept), self.name)
+            except UserError as error:
+                raise UserError(error.message, f"remove `{kept}`: it is made again") from None
+            return module.eval()
         initialise(module)
         with torch.no_grad():
             given = self.inputs({**params, "batch": _CALIBRATION_BATCH, "dtype": "float32"})
             generator = torch.Generator().manual_seed(0)
             calibrate(module, {name: _draw(spec, generator) for name, spec in given.items()})
         return module
+
+    def count(self, params: Params) -> ModelFacts:
+        """Count, and train first: a worker's time is limited, and the child process that counts has minutes."""
+        if self.model.weights and not params.get("weights"):
+            self.trained()
+        return super().count(params)
+
+    def trained(self) -> Path:
+        """Return the file with the weights of a model that has real ones; it is made once. Only a worker or a child
+        process calls it."""
+        kept: Path = kept_file(self, {}, "safetensors")
+        if not kept.exists():
+            from opmark.models.trained import write_weights
+
+            write_weights(self, kept)
+        return kept
 
     def construct(self, params: Params) -> Any:
         if self.model.needs and find_spec(self.model.needs) is None:
@@ -102,7 +140,27 @@ class ZooSource(ModelSource):
         return getattr(import_module(f"opmark.models.networks.{module}"), function)(**self.model.config(params))
 
     def stamp(self, params: Params) -> str:
-        return f"{digest_sources()} {package_version(self.model.needs)} {stamp_weights(params)}"
+        file = stamp_file(self.file(), self.name) if self.model.file else ""
+        return f"{digest_sources()} {package_version(self.model.needs)} {file} {stamp_weights(params)}"
+
+    def file(self) -> Path:
+        return package_file(self.model.file, f"`model:{self.name}`")
+
+
+class MlirZooSource(ZooSource):
+    """A model of the zoo as a module of StableHLO: torchax is the front end, XLA compiles the module and runs it."""
+
+    execution = "opmark.models.mlir_export"
+    options = ("weights",)
+
+    def __init__(self, model: ZooModel) -> None:
+        super().__init__(model)
+        self.implemented = ("jax",)
+        self.name = f"{model.name}{MLIR_SUFFIX}"
+        self.summary = f"{model.summary}, as a module of StableHLO"
+
+    def stamp(self, params: Params) -> str:
+        return f"{super().stamp(params)} {package_version('torchax')}"
 
 
 def stamp_weights(params: Params) -> str:

@@ -296,6 +296,10 @@ class Backend(ABC):
         (schema.Compilation).
         """
 
+    def save(self, launch: Launch, path: Path) -> None:
+        """Write what was compiled to a file, from which it can be loaded without compiling again."""
+        raise Unsupported(f"{self.info.name} writes no compiled artefacts")
+
     @abstractmethod
     def synchronize(self) -> None:
         """Wait until all launched work is done, and raise errors that occurred since the last call."""
@@ -448,6 +452,22 @@ class Backend(ABC):
         """
         raise Unsupported(f"{self.info.name} has no automatic differentiation")
 
+    def clients(
+        self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
+    ) -> Sequence[Launch]:
+        """Return one launch per client of the model that `launch` has loaded: the first over its own inputs, and one
+        for each of the `others`, which are inputs of the same kind.
+
+        Each is called from a thread of its own while the others run, and returns when its outputs are computed. The
+        model is not loaded a second time. `rebuild` makes a launch over other inputs as `launch` was made, through
+        `compile`: it is for a framework that keeps what it has loaded. Without this method there is one client at most,
+        because nobody knows whether launches may run at the same time; a lock around them would make clients wait for
+        each other and call that the model's latency.
+        """
+        if others:
+            raise Unsupported(f"{self.info.name} does not say how several clients share one loaded model")
+        return [WaitingLaunch(launch, self.synchronize) if self.asynchronous else launch]
+
     def count(self, launch: Launch, reads: Sequence[Any]) -> CallCost:
         """Return the cost of one call of a function that is not in the catalogue, as far as the framework can count it:
         bytes of its inputs and outputs, and floating-point operations."""
@@ -502,6 +522,21 @@ class Backend(ABC):
     def traced(self, path: Path) -> AbstractContextManager[Any] | None:
         """Return a context that writes a Chrome trace; None if it would show no more than the clock of the host."""
         return None
+
+
+class WaitingLaunch:
+    """A launch that returns when its work is done."""
+
+    __slots__ = ("_launch", "_wait")
+
+    def __init__(self, launch: Launch, wait: Callable[[], None]) -> None:
+        self._launch = launch
+        self._wait = wait
+
+    def __call__(self) -> Any:
+        outputs = self._launch()
+        self._wait()
+        return outputs
 
 
 class HostBackend(Backend):
@@ -589,6 +624,10 @@ class Function:
     state: tuple[TensorSlot, ...] = ()
     """Values that it carries from call to call, such as the random key in a framework without hidden state. It takes
     them after its arguments, and returns (result, next values)."""
+    operators: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """Number of operators by name, where it is a graph that was made elsewhere."""
+    export: float | None = None
+    """Seconds that making this graph took."""
 
     @classmethod
     def at(cls, path: str, *arguments: Any, **settings: Any) -> Function:
@@ -609,3 +648,23 @@ class TensorSlot:
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+
+class LaidOutSlot(TensorSlot):
+    """A tensor in the layout of its framework, where that is not the catalogue's. It is converted again only if its
+    source holds other data, not in every call."""
+
+    __slots__ = ("_laid", "_seen", "lay", "source")
+
+    def __init__(self, source: TensorSlot, lay: Callable[[Any], Any]) -> None:
+        self.source = source
+        self.lay = lay
+        self._seen = source.value
+        self._laid = lay(source.value)
+
+    @property
+    def value(self) -> Any:
+        if self.source.value is not self._seen:
+            self._seen = self.source.value
+            self._laid = self.lay(self._seen)
+        return self._laid

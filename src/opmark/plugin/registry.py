@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.plugin.backend import WRITE_NOW, BackendInfo, why_outdated
+from opmark.plugin.dataset import DataSet
 from opmark.plugin.formats import Exporter, Importer, WorkloadExporter
 from opmark.plugin.operator import Family, Implementation, Operator
 from opmark.plugin.param import Param, Params
@@ -39,6 +40,7 @@ EXPORTERS_GROUP = "opmark.exporters"
 WORKLOAD_EXPORTERS_GROUP = "opmark.workload_exporters"
 PROFILERS_GROUP = "opmark.profilers"
 HARDWARE_GROUP = "opmark.hardware"
+DATASETS_GROUP = "opmark.datasets"
 
 DRILL = "diagnostics"
 """The category of operators that fail in a chosen way."""
@@ -143,6 +145,25 @@ def workload_exporters() -> dict[str, WorkloadExporter]:
 
 def profilers() -> dict[str, Profiler]:
     return plugins(PROFILERS_GROUP)
+
+
+def datasets() -> dict[str, type[DataSet]]:
+    """Return every data set by name. Their files import NumPy, so that the parent loads them only to list them."""
+    return plugins(DATASETS_GROUP)
+
+
+def dataset_names() -> list[str]:
+    """Return the names of all data sets without loading them."""
+    return [entry.name for entry in _entries(DATASETS_GROUP)]
+
+
+def dataset(name: str) -> type[DataSet]:
+    """Return a data set by name; no other one is loaded."""
+    entry = next((entry for entry in _entries(DATASETS_GROUP) if entry.name == name), None)
+    if entry is None:
+        raise UnknownName("data set", name, dataset_names(), "opmark list datasets")
+    found: type[DataSet] = entry.load()
+    return found
 
 
 @cache

@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from opmark.analysis.ranking import Key
 from opmark.analysis.rows import Row, unit_of
@@ -62,15 +63,25 @@ def row_view(row: Row) -> dict[str, Any]:
             "token_cache": row.token_cache,
         },
         "items": row.items,
+        "load": _load(row),
         "cost": msgspec.to_builtins(record.cost),
         "memory": msgspec.to_builtins(record.memory),
         "compilation": {**msgspec.to_builtins(compiled[0]), **times} if compiled else None,
         "verification": msgspec.to_builtins(record.verification),
+        "evaluation": {**msgspec.to_builtins(replace(record.evaluation, scores={}))} if record.evaluation else None,
         "profiles": msgspec.to_builtins([profile for one in row.records for profile in one.profiles]),
         "environment": row.environment,
         "started": row.started,
         "duration": row.duration,
     }
+
+
+def _load(row: Row) -> dict[str, Any] | None:
+    """Return the load and its figures; without figures where nothing was measured."""
+    if row.load is None:
+        return None
+    figures = row.load_figures
+    return {**msgspec.to_builtins(figures or {}), "load": msgspec.to_builtins(row.load)}
 
 
 def _quantity(row: Row, key: Key, warnings: list[Caution]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace as replace_fields
@@ -14,8 +15,8 @@ from msgspec.structs import replace as replace_fields
 from opmark.errors import InvalidParameter, OpmarkError, Unsupported, UserError, one_line
 from opmark.hardware.host import affinity
 from opmark.plugin import BackendInfo, Implementation, Operator
+from opmark.plugin.registry import MODEL, implementations
 from opmark.plugin.registry import backend as find_backend
-from opmark.plugin.registry import implementations
 from opmark.plugin.registry import operator as find_operator
 from opmark.runner.guests.placement import why_missing
 from opmark.schema import (
@@ -31,6 +32,8 @@ from opmark.schema import (
     Task,
 )
 from opmark.schema.case import content_id
+from opmark.schema.load import Load
+from opmark.schema.measurement import REQUEST_LATENCY
 from opmark.schema.options import MOST_THREADS, MeasureOptions, as_list, names_function, split_names
 from opmark.units import count_noun
 from opmark.worker.functions import implementation_of
@@ -146,7 +149,9 @@ class _ImplementationChoice:
 
     def why_none(self, operator: Operator, info: BackendInfo) -> str:
         wanted = "" if self._all else f" `{', '.join(self._labels)}`"
-        return f"`{operator.name}` has no implementation{wanted} for {info.framework}"
+        others = ", ".join(one.framework for one in operator.implementations) if operator.category == MODEL else ""
+        exist = f"; it has some for {others}" if others else ""
+        return f"`{operator.name}` has no implementation{wanted} for {info.framework}{exist}"
 
 
 def _plan_case(
@@ -162,7 +167,7 @@ def _plan_case(
         task = Task(case, info.name, implementation.label, settings)
         try:
             lack = info.lacks.get(operator.name) if implementation.framework == info.framework else None
-            reason = missing or lack or _why_unsupported(case, operator, info) or ""
+            reason = missing or lack or _why_unsupported(case, operator, info, settings) or ""
         except OpmarkError as error:
             yield Record(task, "skipped" if isinstance(error, Unsupported) else "error", one_line(error))
         except Exception as error:  # noqa: BLE001 - the functions of a stranger's operator may raise anything
@@ -172,7 +177,9 @@ def _plan_case(
             yield Record(task, "skipped", reason) if reason else task
 
 
-def _why_unsupported(case: Case, operator: Operator, info: BackendInfo) -> str | None:
+def _why_unsupported(case: Case, operator: Operator, info: BackendInfo, settings: Settings) -> str | None:
+    if settings.load and rank_count(case):
+        return "ranks do a call together: clients of one process cannot send it"
     if operator.device_only and info.device == "cpu":
         return f"{info.name} computes in the memory of the host: there is no device to move data to or from"
     if operator.ranks and info.compiles:
@@ -204,8 +211,9 @@ _SAMPLING = ("rel_ci", "min_time", "max_time", "min_samples", "warmup", "samples
 
 
 def settings_for(options: MeasureOptions) -> list[Settings]:
-    """The settings of a task for each process and each number of threads."""
+    """The settings of a task for each process, each number of threads and each load."""
     mode, timer, quantities = options.mode, options.timer, split_names(options.quantity)
+    loads = _loads(options)
     if mode and (quantities or timer):
         what = "--quantity" if quantities else "--timer"
         raise UserError(f"a mode measures one quantity in its own way ({mode}: {MODES[mode]})", f"leave {what} out")
@@ -219,12 +227,77 @@ def settings_for(options: MeasureOptions) -> list[Settings]:
     }
     base = Settings(
         threads=1, effort=options.effort, sampling=_sampling(options), seed=options.seed, verify=options.verify,
-        compile_only=options.compile_only, **named,
+        compile_only=options.compile_only, artifact=str(Path(options.artifact).absolute()) if options.artifact else "",
+        data=options.data_choice, **named,
     )  # fmt: skip
-    usual = 1 if options.compile_only else PROCESSES[options.effort]
+    usual = 1 if options.compile_only or options.data_choice else PROCESSES[options.effort]
     rounds = usual if options.processes is None else options.processes
     counts = list(dict.fromkeys(as_list(options.threads))) or [default_threads()]
-    return [replace_fields(base, threads=count, process=process) for process in range(rounds) for count in counts]
+    return [
+        replace_fields(base, threads=count, process=process, load=load)
+        for process in range(rounds)
+        for count in counts
+        for load in loads
+    ]
+
+
+_LOAD = ("clients", "arrival", "rate", "requests", "request_timeout")
+"""Options that put a case under load."""
+_NO_LOAD = {
+    "mode": "a mode measures single calls", "cache": "requests follow each other, so caches are warm",
+    "timer": "a request is timed by the clock of the host", "compile_only": "it measures nothing",
+    **dict.fromkeys(
+        ("rel_ci", "min_time", "max_time", "min_samples", "samples"), "--requests says how long a load lasts"
+    ),
+}  # fmt: skip
+"""Options that a load refuses, with the reason."""
+
+
+def _loads(options: MeasureOptions) -> list[Load] | list[None]:
+    """The loads that the options ask for, each of which becomes a task; a single None where they ask for none."""
+    asked = [name for name in _LOAD if getattr(options, name) not in (None, "", (), [])]
+    quantities = split_names(options.quantity)
+    if not asked and REQUEST_LATENCY not in quantities:
+        return [None]
+    flag = f"--{asked[0].replace('_', '-')}" if asked else f"--quantity {REQUEST_LATENCY}"
+    for name, reason in _NO_LOAD.items():
+        if getattr(options, name) not in (None, "", (), [], False):
+            raise UserError(
+                f"{flag} puts a case under load, which has no --{name.replace('_', '-')}: {reason}",
+                "leave one of them out",
+            )
+    if others := [name for name in quantities if name != REQUEST_LATENCY]:
+        raise UserError(
+            f"{flag} measures {REQUEST_LATENCY}, not {', '.join(others)}",
+            "measure other quantities in a run without load",
+        )
+    arrival = options.arrival or "closed"
+    rates = list(dict.fromkeys(as_list(options.rate)))
+    if rates and arrival == "closed":
+        raise UserError(
+            "--rate is for requests that are due at given times; in a closed loop the answers decide the rate",
+            "add --arrival poisson, or leave --rate out",
+        )
+    if not rates and arrival != "closed":
+        raise UserError(
+            f"--arrival {arrival} needs a rate in requests per second", f"as in --arrival {arrival} --rate 50"
+        )
+    usual = Load(1)
+    requests = usual.requests if options.requests is None else options.requests
+    limit = usual.request_timeout if options.request_timeout is None else options.request_timeout
+    found = [
+        Load(clients, requests, arrival, rate, limit)  # type: ignore[arg-type]
+        for clients in dict.fromkeys(as_list(options.clients) or [usual.clients])
+        for rate in rates or [0.0]
+    ]
+    for load in found:
+        if load.rate and load.total / load.rate > options.timeout:
+            raise UserError(
+                f"{load.total} requests at {load.rate:g} per second take {load.total / load.rate:.0f} s, longer than a "
+                f"task may take (--timeout {options.timeout:g})",
+                "fewer --requests, a higher --rate, or a longer --timeout",
+            )
+    return found
 
 
 def default_threads() -> int:

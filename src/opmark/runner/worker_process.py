@@ -6,6 +6,7 @@ import os
 import queue
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -27,6 +28,8 @@ from opmark.units import seconds
 _LOG_TAIL = 2000
 SCRATCH = "OPMARK_SCRATCH"
 """Names a folder that a worker may fill: a worker is ended without notice, and its parent removes the folder."""
+HOST = "OPMARK_HOST_PYTHON"
+"""Names this interpreter to a worker in a guest, which may have to ask a process of it about a model."""
 _POLL_INTERVAL = 0.5
 """Seconds between two checks whether a silent worker is alive."""
 _SENT_FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
@@ -60,7 +63,7 @@ def environ_for(
     The secret of the ranks is not among them: no worker talks to the port that it protects, and operators of strangers
     run there."""
     fixed = {key: value.format(threads=threads) for key, value in info.variables.items()}
-    inherited = dict(os.environ) if choose_interpreter(info).own else own_environ()
+    inherited = dict(os.environ) if choose_interpreter(info).own else {**own_environ(), HOST: sys.executable}
     inherited.pop(SECRET, None)
     usual = {**inherited, **fixed, **(more or {})}
     return side.over(usual) if side else usual

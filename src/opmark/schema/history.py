@@ -99,6 +99,13 @@ class History(Struct, frozen=True):
     """The two levels between which it goes to and fro; then it has no changes."""
     drift: float | None = None
     """The last value over the first, along the line by which it slowly drifts; then it has no changes."""
+    load: str = ""
+    """The load as `Load.text` writes it; empty without load."""
+
+    @property
+    def where(self) -> str:
+        """Threads and load, as tables name them."""
+        return ", ".join(filter(None, (f"×{self.threads}", self.load)))
 
     @property
     def last(self) -> float:

@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from opmark.schema.load import LoadFacts
+
 # Conditions: what the machine did while samples were taken.
 
 
@@ -68,6 +70,9 @@ class Quantity(Struct, frozen=True):
     unit: Literal["s", "J"] = "s"
 
 
+REQUEST_LATENCY = "request_latency"
+"""The quantity of a load."""
+
 _ALL = (
     Quantity(
         "device_time",
@@ -104,6 +109,12 @@ _ALL = (
         "between two events recorded around the call, gaps between launches included",
         "to compare with tools that time this way (PARAM's continuous_events); device_time is the truer one",
         "device",
+    ),
+    Quantity(
+        REQUEST_LATENCY,
+        "from the moment that a request of a client is due until its answer, with all clients at work",
+        "what users of a served model wait for: percentiles under load (--clients, --arrival)",
+        "any",
     ),
     Quantity(
         "energy",
@@ -154,6 +165,7 @@ class Measurement(Struct, frozen=True):
     """A key of QUANTITIES."""
     cache: Cache
     timer: str
+    """How the samples were timed; for request_latency, the load as `Load.text` writes it."""
     samples: list[float]
     """Seconds (or joules) per call, in the order taken, outliers included, without the harness's own cost."""
     calls: int
@@ -174,6 +186,8 @@ class Measurement(Struct, frozen=True):
     """Samples of each rank, if several ranks measured together; `samples` then holds the slowest rank's each time."""
     warmup_samples: tuple[float, ...] = ()
     """Seconds of each warm-up call, if their number was fixed and the clock can time single calls."""
+    load: LoadFacts | None = None
+    """For request_latency: the load, and what was seen of it."""
 
     @property
     def disturbed(self) -> bool:

@@ -13,10 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.schema.case import LONGEST_NAME, PHASES
+from opmark.schema.evaluation import DataChoice
+from opmark.schema.load import ARRIVALS
 from opmark.schema.measurement import CACHES, QUANTITIES
 from opmark.schema.task import EFFORTS, MODES, TimerName
 from opmark.schema.workload import Workload
@@ -24,6 +26,8 @@ from opmark.schema.workload import Workload
 MOST_THREADS = 4096
 MOST_RANKS = 65_536
 MOST_PROCESSES = 1000
+MOST_CLIENTS = 1024
+MOST_RATE = 1e6
 MOST_SAMPLES = 10_000_000
 LONGEST = 1e6
 MOST_SEED = 2**63 - 1
@@ -32,13 +36,15 @@ DEFAULT_TIMEOUT = 60.0
 DEFAULT_COMPILE_TIMEOUT = 300.0
 DEFAULT_RETRIES = 3
 
+_Number = TypeVar("_Number", int, float)
 PathLike: TypeAlias = str | os.PathLike[str]
 Names: TypeAlias = str | Sequence[str]
 """One name, several in one text with commas between them, or a list of names."""
 Numbers: TypeAlias = int | Sequence[int]
+Rates: TypeAlias = float | Sequence[float]
 Source: TypeAlias = str | os.PathLike[str] | Workload | Mapping[str, Any]
 """A workload: a file or a folder, an object made in code, or the content of a file as data."""
-Form = Literal["plain", "names", "numbers", "texts", "path", "params", "yaml", "share"]
+Form = Literal["plain", "names", "numbers", "rates", "texts", "path", "params", "yaml", "share"]
 """How the text of the command line becomes the value of the field."""
 
 
@@ -115,10 +121,12 @@ class OptionField(NamedTuple):
                     raise InvalidParameter(message, hint)
         elif float in self.members:
             expected = " ".join(filter(None, (self.option.unit or "a number", self.option.range)))
-            if not fits(value, float):
-                raise InvalidParameter(f"{self.name}: expected {expected}, got {value!r}", hint)
-            if not math.isfinite(value) or not self._within(value):
-                raise InvalidParameter(f"{self.name}: expected {expected}, got {value:g}", hint)
+            listed = self.form == "rates" and isinstance(value, Sequence) and not isinstance(value, str)
+            for number in value if listed else [value]:
+                if not fits(number, float):
+                    raise InvalidParameter(f"{self.name}: expected {expected}, got {number!r}", hint)
+                if not math.isfinite(number) or not self._within(number):
+                    raise InvalidParameter(f"{self.name}: expected {expected}, got {number:g}", hint)
         else:
             check_type(self.name, value, self.type, hint)
             if self.option.printable and not value.isprintable():
@@ -145,7 +153,8 @@ def options_of(request: Any) -> Mapping[str, OptionField]:
             kind, option = get_args(one.type)
             members = get_args(kind) if isinstance(kind, UnionType) else (kind,)
             several = any(get_origin(member) is Sequence for member in members)
-            form: Form = option.form or ("plain" if not several else "numbers" if int in members else "names")
+            lists: Form = "numbers" if int in members else "rates" if float in members else "names"
+            form: Form = option.form or (lists if several else "plain")
             flag = option.flags[-1] if option.flags else f"--{one.name.replace('_', '-')}"
             found[one.name] = OptionField(one.name, kind, members, one.default, option, form, flag)
     return found
@@ -295,15 +304,52 @@ class MeasureOptions(OptionSet):
     timer: Annotated[
         str, Option("For what a device did: cupti (on AMD roctracer), events, graph.", known=TIMERS)
     ] = ""  # fmt: skip
+    clients: Annotated[
+        Numbers,
+        Option(
+            "Clients that send requests to one loaded model at the same time, as in 1,2,4; each number in turn. "
+            "[default: no load; 1 with the options below]",
+            least=1, most=MOST_CLIENTS, example="1,2,4",
+        ),
+    ] = ()  # fmt: skip
+    arrival: Annotated[
+        str,
+        Option(
+            "When requests are due: closed (each client waits for its answer), constant, poisson. [default: closed]",
+            known=ARRIVALS,
+        ),
+    ] = ""
+    rate: Annotated[
+        Rates,
+        Option(
+            "Requests per second of all clients, as in 50,100; each in turn. For constant and poisson arrivals.",
+            above=0, most=MOST_RATE, unit="requests per second", example="50,100",
+        ),
+    ] = ()  # fmt: skip
+    requests: Annotated[
+        int | None, Option("Requests of each client. [default: 100]", least=1, most=MOST_SAMPLES, example="1000")
+    ] = None
+    request_timeout: Annotated[
+        float | None,
+        Option("Seconds after which a request counts as hanging. [default: 30]", above=0, most=LONGEST,
+               unit="seconds", example="30"),
+    ] = None  # fmt: skip
     seed: Annotated[int, Option("Seed of the input data.", least=0, most=MOST_SEED, example="1")] = 0
     verify: Annotated[bool, Option("Check results before timing.")] = True
     compile_only: Annotated[bool, Option("Build, compile and verify; measure nothing but the time to compile.")] = False
+    artifact: Annotated[
+        PathLike | None,
+        Option("Folder to write what was compiled to; a module of StableHLO on JAX becomes FILE.xla, which runs as "
+               "model:FILE.xla without compiling.", form="path"),
+    ] = None  # fmt: skip
     timeout: Annotated[
         float, Option("Seconds that a task may take.", above=0, most=LONGEST, unit="seconds", example="60")
     ] = DEFAULT_TIMEOUT
     compile_timeout: Annotated[
         float, Option("Seconds that compiling may take.", above=0, most=LONGEST, unit="seconds", example="300")
     ] = DEFAULT_COMPILE_TIMEOUT
+    data_choice: DataChoice | None = None
+    """Labelled data to evaluate the accuracy on, in place of measuring: `opmark evaluate`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -392,5 +438,5 @@ def names_function(name: str) -> bool:
     return ":" in name
 
 
-def as_list(value: Numbers) -> list[int]:
+def as_list(value: _Number | Sequence[_Number]) -> list[_Number]:
     return list(value) if isinstance(value, Sequence) else [value]

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from opmark.schema.case import content_id
 from opmark.schema.cost import Cost
+from opmark.schema.evaluation import Evaluation
 from opmark.schema.measurement import Cache, Measurement
 from opmark.schema.task import Task
 
@@ -254,6 +255,8 @@ class Record(Struct, frozen=True):
     """Only for communication that runs beside other work."""
     stage: TaskStage = ""
     """The stage in which the task ended, if it did not reach its end; empty also if it was never tried."""
+    evaluation: Evaluation | None = None
+    """Only where `Settings.data` names data."""
 
     @property
     def failed(self) -> bool:
@@ -279,6 +282,7 @@ class StoredFigure(Struct, frozen=True, array_like=True):
     quantity: str
     cache: Cache
     timer: str
+    """For request_latency, the load as `Load.text` writes it."""
     calls: int
     samples: int
     median: float | None
@@ -303,6 +307,8 @@ class SeriesKey(NamedTuple):
     quantity: str
     """Empty if nothing was measured."""
     cache: Cache | None
+    load: str = ""
+    """The load as `Load.text` writes it; empty without load. Figures of different loads are never compared."""
 
 
 class Figure(Struct, frozen=True):
@@ -327,7 +333,11 @@ class Figure(Struct, frozen=True):
     """The median in clock cycles, where the clock during each sample is known."""
     cautions: tuple[str, ...] = ()
     """Codes of the cautions."""
+    load: str = ""
+    """The load as `Load.text` writes it; empty without load."""
 
     @property
     def series(self) -> SeriesKey:
-        return SeriesKey(self.case, self.backend, self.implementation, self.threads, self.quantity, self.cache)
+        return SeriesKey(
+            self.case, self.backend, self.implementation, self.threads, self.quantity, self.cache, self.load
+        )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from msgspec import Struct, to_builtins
@@ -10,6 +12,8 @@ from msgspec.json import encode
 from msgspec.structs import fields, replace
 
 from opmark.schema.case import Case, digest
+from opmark.schema.evaluation import DataChoice
+from opmark.schema.load import Load
 from opmark.schema.measurement import Cache
 
 # Sampling: how long to warm up, how finely to sample, when to stop.
@@ -85,6 +89,12 @@ class Settings(Struct, frozen=True):
     """Index among the fresh processes that measure the case."""
     compile_only: bool = False
     """Compile and verify, and measure nothing."""
+    load: Load | None = None
+    """Measure `request_latency` under this load, in place of other quantities."""
+    data: DataChoice | None = None
+    """Evaluate the accuracy on this data after verification."""
+    artifact: str = ""
+    """Folder that what was compiled is written to; empty: nowhere."""
 
 
 def key_across_processes(case: str, backend: str, implementation: str, settings: Settings) -> tuple[object, ...]:
@@ -143,6 +153,14 @@ class Task(Struct, frozen=True):
             _settings_json[known] = json.dumps(identity, sort_keys=True, separators=(",", ":"))
         who = ",".join(map(json.dumps, (self.case.id, self.backend, self.implementation)))
         return digest(f"[{who},{_settings_json[known]}]".encode())
+
+    @property
+    def artifact_path(self) -> Path | None:
+        """The file that what was compiled is written to; None where that is not asked for."""
+        if not self.settings.artifact:
+            return None
+        model = PurePath(self.case.op.rpartition(":")[2]).stem
+        return Path(self.settings.artifact) / f"{model}.{re.sub(r'[/@]', '-', self.backend)}.{self.case.id[:8]}.xla"
 
     @property
     def across_processes(self) -> Task:

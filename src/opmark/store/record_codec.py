@@ -18,6 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from opmark.schema import Case, Measurement, Record
+from opmark.schema.load import Load
+from opmark.schema.measurement import REQUEST_LATENCY
 from opmark.schema.record import Figure, StoredFigure
 from opmark.stats import median_inflation, median_interval
 from opmark.stats.measurement import cycles
@@ -103,7 +105,24 @@ LARGEST = 64 << 20
 """Bytes to which a body, or the samples of a record, may inflate: some kilobytes can stand for gigabytes."""
 DAMAGED_FIGURES = '[[null,null,null,null,null,null,null,null,null,["damaged"]]]'
 """Figures that views show in place of damaged ones: no number, and a caution."""
+
+
+class _PlannedSettings(msgspec.Struct, frozen=True):
+    load: Load | None = None
+
+
+class _PlannedTask(msgspec.Struct, frozen=True):
+    settings: _PlannedSettings
+
+
+class _PlannedBody(msgspec.Struct, frozen=True):
+    """The part of a record's JSON that says under which load it was to be measured."""
+
+    task: _PlannedTask
+
+
 _figures = msgspec.json.Decoder(list[StoredFigure])
+_planned = msgspec.json.Decoder(_PlannedBody)
 _raw_figures = msgspec.json.Decoder(list[msgspec.Raw])
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 """The escape of NUL in JSON, but not an escaped backslash followed by these letters."""
@@ -298,19 +317,33 @@ def read_figures(text: str) -> list[StoredFigure]:
     return _figures.decode(text)
 
 
-def figures_from(who: tuple[Any, ...], stored: Sequence[StoredFigure]) -> list[Figure]:
+def figures_from(who: tuple[Any, ...], stored: Sequence[StoredFigure], load: str = "") -> list[Figure]:
     """One figure for each measurement; a record without any has one, with its status. `who`: the fields of a Figure
-    that belong to its record."""
+    that belong to its record. `load`: the load that a record without measurements should have had."""
     if not stored:
-        return [Figure(*who)]
-    return [Figure(*(*who, one.quantity, one.cache, one.median, one.cycles, one.cautions)) for one in stored]
+        return [replace(Figure(*who), load=load)]
+    return [
+        Figure(*(*who, one.quantity, one.cache, one.median, one.cycles, one.cautions, _load_of(one))) for one in stored
+    ]
+
+
+def _load_of(figure: StoredFigure) -> str:
+    return figure.timer if figure.quantity == REQUEST_LATENCY else ""
+
+
+def planned_load(body: bytes | str) -> str:
+    """Return the load of a record's settings, as `Load.text` writes it; empty without load."""
+    with decoding():
+        load = _planned.decode(plain_body(body)).task.settings.load
+    return load.text if load else ""
 
 
 def figures_of(run_id: str, record: Record) -> list[Figure]:
     task = record.task
     who = (run_id, task.case.id, task.case.op, task.backend, task.implementation, task.settings.threads)
     bare = (*who, task.settings.process, record.status, record.environment, record.started)
-    return figures_from(bare, [stored_figure(measurement) for measurement in record.measurements])
+    load = task.settings.load.text if task.settings.load else ""
+    return figures_from(bare, [stored_figure(measurement) for measurement in record.measurements], load)
 
 
 # Records of stores before version 3: JSON as text, and the samples of all measurements in one row.

@@ -12,6 +12,7 @@ from weakref import finalize
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, event, insert, inspect, literal_column, select
+from sqlalchemy import case as sql_case
 from sqlalchemy.exc import DBAPIError
 
 from opmark.errors import StoreError
@@ -27,6 +28,7 @@ from opmark.store.record_codec import (
     encoded,
     figures_from,
     from_row,
+    planned_load,
     read_figures,
     storable,
     storable_json,
@@ -230,7 +232,9 @@ class SqlStore:
         return found
 
     def figures(self, *, runs: Sequence[str] | None = None, case: str | None = None) -> list[Figure]:
-        query = select(*_FIGURE, RECORD.c.figures, RECORD.c.task_id).order_by(RECORD.c.number)
+        # Only the body says under which load a record without figures was to be measured.
+        body = sql_case((RECORD.c.figures == "[]", RECORD.c.body), else_=None).label("planned")
+        query = select(*_FIGURE, RECORD.c.figures, body, RECORD.c.task_id).order_by(RECORD.c.number)
         if case is not None:
             query = query.where(RECORD.c.case_id == case)
         groups: list[Sequence[str] | None] = [None] if runs is None else list(_parts(runs))
@@ -239,7 +243,7 @@ class SqlStore:
             for group in groups:
                 some = query if group is None else query.where(self.run_column(connection, *group).in_(group))
                 rows = connection.execute(some).all()
-                for figures in self.decode_rows(rows, lambda row: figures_from(row[:-2], read_figures(row.figures))):
+                for figures in self.decode_rows(rows, _decode_figures):
                     found += figures
         return found
 
@@ -415,6 +419,11 @@ def run_row(run: Run) -> dict[str, Any]:
 def _note(run_id: str, kind: NoteKind, text: str) -> dict[str, str]:
     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     return {"run_id": run_id, "kind": kind, "text": storable(text), "noted": now}
+
+
+def _decode_figures(row: Any) -> list[Figure]:
+    *who, figures, planned, _ = row
+    return figures_from(tuple(who), read_figures(figures), planned_load(planned) if planned else "")
 
 
 def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -148,14 +148,18 @@ def case_bytes(params: Params, operator: Operator) -> int:
     return nbytes(operator.inputs(params).values()) + operator.cost(params).bytes_written + operator.held(params)
 
 
-def refuse_if_too_large(params: Params, operator: Operator, backend: Backend, ranks: int = 0) -> None:
+def refuse_if_too_large(params: Params, operator: Operator, backend: Backend, ranks: int = 0, clients: int = 0) -> None:
     """Raise OutOfMemory where a call needs more than is free: a machine that swaps or kills is worse than a record.
 
-    `ranks`: how many ranks of a group share this memory; 0 where a single worker has it. An operator that works in
-    place has no output, but a copy of its inputs to be put back.
+    `ranks`: how many ranks of a group share this memory; 0 where a single worker has it. `clients`: how many clients
+    have inputs and outputs of their own; one of them has its memory already, and what a model holds is shared. An
+    operator that works in place has no output, but a copy of its inputs to be put back.
     """
     free = backend.available_bytes()
     need = case_bytes(params, operator) * max(1, ranks)
+    if clients:
+        need = (case_bytes(params, operator) - operator.held(params)) * (clients - 1)
     if free is not None and need > free:
         what = f"buffers of {count_noun(ranks, 'rank')}" if ranks else "inputs and outputs"
+        what += f" of {count_noun(clients - 1, 'more client')}" if clients else ""
         raise OutOfMemory(f"{what} need {count_bytes(need)}, {count_bytes(free)} are free")

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec.structs import replace
 
 from opmark.errors import TimerFailed, Unsupported
 from opmark.plugin import Backend, DeviceClock, Implementation, Launch, Operator
 from opmark.schema import CACHES, MODES, QUANTITIES, Cache, Caution, Measurement, Sampling, Settings, Task
+from opmark.schema.load import Load
 from opmark.units import seconds
 from opmark.worker.measure import sampler
 from opmark.worker.measure.cache import CacheRoom, LaunchSource, flush, rotation, warm
 from opmark.worker.measure.engine import measure
 from opmark.worker.measure.instruments import Instruments
+from opmark.worker.measure.load import measure_load
 from opmark.worker.measure.sampler import EventSampler, GraphSampler, HostSampler, Sampler, TraceSampler, measure_energy
-from opmark.worker.preparation import PreparedLaunch, case_bytes, prepare
+from opmark.worker.preparation import PreparedLaunch, bind, case_bytes, make_inputs, prepare, refuse_if_too_large
 
 _ON_DEVICE = ("device_time", "device_span", "latency", "host_time", "throughput")
 _SHORT_FOR_EVENTS = 20e-6
@@ -40,6 +44,8 @@ class TaskMeasurement:
 
     def run(self) -> tuple[Measurement, ...]:
         """The measurements in the order of the quantities. Raise Unsupported where there is none of them."""
+        if self.task.settings.load:
+            return (self._measure_load(self.task.settings.load),)
         chosen = self._choose_quantities()
         found: list[Measurement] = []
         for cache in CACHES:
@@ -55,6 +61,20 @@ class TaskMeasurement:
             raise Unsupported("; ".join(self.notes) or "there is nothing to measure")
         order = list(QUANTITIES)
         return tuple(sorted(found, key=lambda m: (order.index(m.quantity), CACHES.index(m.cache))))
+
+    def _measure_load(self, load: Load) -> Measurement:
+        """Measure requests of clients to the one model that is loaded, each with inputs of its own."""
+        task, params, settings = self.task, self.task.case.params, self.task.settings
+        refuse_if_too_large(params, self.operator, self.backend, clients=load.clients)
+        others = [make_inputs(params, task, self.operator, self.backend, one) for one in range(1, load.clients)]
+
+        def rebuild(inputs: Mapping[str, Any]) -> Launch:
+            return bind(params, task, self.operator, self.implementation, self.backend, dict(inputs)).launch
+
+        launches = self.backend.clients(self.prepared.launch, others, rebuild)
+        self.backend.synchronize()  # the inputs are there before the first client begins
+        seed = f"{settings.seed} {settings.process}"
+        return measure_load(launches, load, settings.sampling, seed, self.instruments.watch)
 
     def _choose_quantities(self) -> list[tuple[str, Cache]]:
         """Choose which quantities are measured with which caches; a note says why one is left out."""

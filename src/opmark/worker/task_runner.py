@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace as replace_field
+from functools import partial
 from typing import Literal
 
 from msgspec.structs import replace
 
-from opmark.errors import OutOfMemory, TaskError, Unsupported, UserError, WrongResult, one_line
+from opmark.errors import OutOfMemory, RequestTimeout, TaskError, Unsupported, UserError, WrongResult, one_line
 from opmark.plugin import Backend, BackendInfo, CallCost, Implementation, Operator, Sensors
 from opmark.plugin.operator import CoarserTolerance
 from opmark.plugin.registry import implementations
@@ -22,13 +23,14 @@ from opmark.schema.record import TaskStage, utc_now
 from opmark.worker.functions import implementation_of
 from opmark.worker.measure.clock import mark_small_calls
 from opmark.worker.measure.instruments import Instruments
+from opmark.worker.measure.load import find_hanging_clients
 from opmark.worker.preparation import prepare, refuse_if_too_large
 from opmark.worker.quantities import TaskMeasurement
 
 _MAX_REASON = 500
 _REPEATING_SHARE = 0.1
 """Time for calls that look for races, relative to that of the measurement."""
-_STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped"}
+_STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped", RequestTimeout: "timeout"}
 
 Send = Callable[[Reply], None]
 
@@ -57,7 +59,8 @@ class TaskRunner:
         """The answer to a command of the parent."""
         assert isinstance(command, RunTask)
         record = self.run(command.task)
-        return TaskReply(record, self._backend.usable())
+        # A thread that waits in a framework for ever cannot be ended, and waiting for the device would hang as well.
+        return TaskReply(record, not find_hanging_clients() and self._backend.usable())
 
     def run(self, task: Task) -> Record:
         """The record of a task, whatever its operator and the framework do."""
@@ -114,8 +117,16 @@ class TaskRunner:
             compilation=cold and replace(cold, cached=_warm_compile_time(cold, prepared.compilation)),
             called=prepared.called,
         )
+        if path := task.artifact_path:
+            backend.save(prepared.launch, path)
         if task.settings.compile_only:
             return record
+        if task.settings.data:
+            # Imports NumPy, which the parent, who imports this file, has no use for.
+            from opmark.worker.evaluation import evaluate
+
+            found = evaluate(task, operator, backend, prepared, partial(self._enter, "measure"))
+            return replace(record, evaluation=found)
 
         self._enter("measure")
         if operator.foreign:  # no formula says what it costs, nor whether it is a view
@@ -202,8 +213,9 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, UserError):
         return one_line(error)
     lines = str(error).strip().splitlines()
+    where = f"{error.request}: " if hasattr(error, "request") else ""  # of a client
     if not lines:
-        return type(error).__name__
+        return where + type(error).__name__
     if lines[0].endswith(":"):  # the explanation stands on the next lines
         lines[0] = " ".join(map(str.strip, lines))[:_MAX_REASON]
-    return f"{type(error).__name__}: {lines[0]}"
+    return f"{where}{type(error).__name__}: {lines[0]}"

@@ -221,8 +221,8 @@ def test_a_program_is_compiled_once_and_shared_only_by_its_like(live: Any) -> No
         live.compile(_function(live, call, (8,), (8,)), {})
         for call in (lambda x, y: x + 1, lambda x, y: x + 1, lambda x, y: y + 1)
     )
-    assert first._run is again._run
-    assert first._run is not other._run
+    assert first.run is again.run
+    assert first.run is not other.run
     x, y = (live.to_numpy(place) for place in other.places)
     np.testing.assert_allclose(live.to_numpy(again()), x + 1)
     np.testing.assert_allclose(live.to_numpy(other()), y + 1)

@@ -172,7 +172,7 @@ def _rows(history: History, keys: Keys) -> Iterator[CaseRunRow]:
 
 
 def _where(history: History) -> str:
-    return f"{history.backend}{way_of(history.backend, history.implementation)} ×{history.threads}"
+    return f"{history.backend}{way_of(history.backend, history.implementation)} {history.where}"
 
 
 def _unit(history: History) -> str:

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from opmark.errors import Unsupported
 from opmark.plugin import BackendInfo, CallCost, Function, HostBackend, Launch, TensorSlot
 from opmark.schema import Compilation, Cost, TensorSpec
+from opmark.schema.record import GraphCoverage
 
 # One task needs few programs at a time; those of earlier tasks only take memory.
 _KEPT = 64
@@ -73,7 +74,7 @@ class CompiledProgram:
         self, run: Any, places: tuple[TensorSlot, ...], finish: Callable[[Any], Any], compilation: Compilation,
         function: Function,
     ) -> None:  # fmt: skip
-        self._run = run
+        self.run = run
         self._finish = finish
         self.places = places
         self.compilation = compilation
@@ -81,7 +82,7 @@ class CompiledProgram:
         """The function that it was made of."""
 
     def __call__(self) -> Any:
-        return self._finish(self._run(*[place.value for place in self.places]))
+        return self._finish(self.run(*[place.value for place in self.places]))
 
 
 def waiting(run: Any) -> Callable[[Any], Any]:
@@ -274,7 +275,19 @@ class JaxBackend(HostBackend):
         places = (*built.arguments, *built.state)
         run, compilation = self._programs.compiled(built.call, values(places))
         self._refuse_elsewhere(run)
+        if built.operators:
+            count = sum(built.operators.values())
+            coverage = GraphCoverage(count, count, note="XLA takes all of a module or nothing")
+            compilation = replace(compilation, operators=tuple(built.operators), coverage=coverage)
+        compilation = replace(compilation, export=built.export)
         return CompiledProgram(run, places, carrying(built.state) if built.state else waiting(run), compilation, built)
+
+    def save(self, launch: Launch, path: Path) -> None:
+        """Write the executable of a module of StableHLO; nothing else says by itself what it takes and returns."""
+        save = getattr(launch.function, "save", None) if isinstance(launch, CompiledProgram) else None
+        if save is None or not isinstance(launch, CompiledProgram):
+            raise Unsupported("JAX writes artefacts of StableHLO modules only: model:NAME-mhlo, or model:FILE.mlir")
+        save(launch.run.runtime_executable(), launch.compilation, path)
 
     def _refuse_elsewhere(self, run: Any) -> None:
         for sharding in jax.tree.leaves(run.output_shardings):
@@ -296,6 +309,13 @@ class JaxBackend(HostBackend):
     def overwrite(self, nbytes: int) -> Launch:
         scratch = self.tensor(TensorSpec((nbytes,), "uint8", 0, 100), 0).value
         return lambda: (scratch + 1).block_until_ready()
+
+    def clients(
+        self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
+    ) -> Sequence[Launch]:
+        """Return launches of one compiled program: its text is known, so that it is not compiled again, and the arrays
+        of a model's weights are the same ones."""
+        return [launch, *map(rebuild, others)]
 
     def count(self, launch: Launch, reads: Sequence[Any]) -> CallCost:
         """Count bytes only. An array of JAX is never a view of another, and never changed in place."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opmark.errors import TimerFailed
@@ -87,6 +88,12 @@ class NullBackend(HostBackend):
     ) -> tuple[Launch, Sequence[Any]]:
         return NullLaunch((3 if forward else 2) * getattr(launch, "seconds", _LAUNCH_SECONDS)), ()
 
+    def clients(
+        self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
+    ) -> Sequence[Launch]:
+        """Return launches that do nothing. The clock of a load is a real one: it shows what the generator costs."""
+        return [launch, *map(rebuild, others)]
+
     def timers(self) -> dict[str, Timer]:
         return {"latency": VirtualTimer(), "throughput": VirtualTimer()}
 
@@ -102,10 +109,13 @@ FAULTS = {
     "events-off": "events say twice the time",
     "no-graphs": "nothing can be captured",
     "idle": "calls launch nothing",
+    "hang": "the last client waits for its fifth answer for ever",
+    "fail": "the last client's fifth request fails",
 }
 _CLOCK = 1.5e9
 _EVENT = 1e-6
 _CACHE = 32 << 20
+_FAULTY_CALL = 5
 
 
 def faults() -> frozenset[str]:
@@ -152,6 +162,23 @@ class NullDeviceClock(DeviceClock):
         return 1 + 0.002 * abs(self._random.gauss(0, 1))
 
 
+class FaultyLaunch:
+    """A launch whose fifth call hangs or fails."""
+
+    def __init__(self, launch: Launch, *, hangs: bool) -> None:
+        self._launch = launch
+        self._hangs = hangs
+        self._calls = 0
+
+    def __call__(self) -> Any:
+        self._calls += 1
+        if self._calls == _FAULTY_CALL and self._hangs:
+            threading.Event().wait()
+        if self._calls == _FAULTY_CALL:
+            raise OSError("the device has lost the request")
+        return self._launch()
+
+
 class NullSensors:
     """The counter of energy steps with every reading, as if each took a tenth of a second at 100 watts."""
 
@@ -175,6 +202,14 @@ class NullDevice(NullBackend):
 
     def timers(self) -> dict[str, Timer]:
         return {quantity: VirtualTimer() for quantity in ("latency", "host_time", "throughput")}
+
+    def clients(
+        self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
+    ) -> Sequence[Launch]:
+        launches = [*super().clients(launch, others, rebuild)]
+        if {"hang", "fail"} & faults():
+            launches[-1] = FaultyLaunch(launches[-1], hangs="hang" in faults())
+        return launches
 
     def device_clock(self) -> NullDeviceClock:
         return NullDeviceClock()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -42,6 +42,11 @@ class NumpyBackend(HostBackend):
 
     def copy_into(self, target: Any, source: Any) -> None:
         target[...] = source
+
+    def clients(
+        self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
+    ) -> Sequence[Launch]:
+        return [launch, *map(rebuild, others)]
 
     def count(self, launch: Launch, reads: Sequence[Any]) -> CallCost:
         """Count bytes only: NumPy has no counter of operations."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_char
 from hashlib import sha256
 from math import prod
@@ -181,6 +181,14 @@ class OnnxRuntimeBackend(EngineBackend):
         )
         return SessionCall(session, self._bound(session, inputs), compilation)
 
+    def clients(
+        self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
+    ) -> Sequence[Launch]:
+        """Return calls of one session, each with a binding of its own: a session may run in several threads."""
+        assert isinstance(launch, SessionCall)
+        session = launch.session
+        return [launch, *(SessionCall(session, self._bound(session, inputs)) for inputs in others)]
+
     def dtype(self, value: Any) -> str:
         return str(value.dtype)
 
@@ -253,10 +261,10 @@ class OnnxRuntimeBackend(EngineBackend):
 class SessionCall:
     """A call of a session on the tensors that are bound to it."""
 
-    __slots__ = ("_binding", "_fixed", "_session", "compilation")
+    __slots__ = ("_binding", "_fixed", "compilation", "session")
 
     def __init__(self, session: Any, binding: Any, compilation: Compilation | None = None) -> None:
-        self._session = session
+        self.session = session
         self._binding = binding
         self.compilation = compilation
         self._fixed: Any = None
@@ -264,7 +272,7 @@ class SessionCall:
             self._fixed = self._bind_inputs()
 
     def __call__(self) -> Any:
-        self._session.run_with_iobinding(self._binding)
+        self.session.run_with_iobinding(self._binding)
         return self._fixed or self._bind_inputs()
 
     def _bind_inputs(self) -> Any:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import cycle
 from typing import Any, NamedTuple
-
-import openvino as ov
 
 from opmark.errors import Unsupported
 from opmark.frameworks.onnx.engine import (
@@ -23,6 +22,18 @@ from opmark.frameworks.onnx.engine import (
 )
 from opmark.plugin import BackendInfo, Launch
 from opmark.schema import Compilation
+
+
+def _import_openvino() -> Any:
+    """Return OpenVINO without the package by which it reports its use over the network, from processes that it forks
+    beside what is measured."""
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+    import openvino
+
+    return openvino
+
+
+ov = _import_openvino()
 
 _TYPES = {
     "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "f8e4m3",
@@ -150,6 +161,14 @@ class OpenVinoBackend(EngineBackend):
             return _Request(compiled, inputs, compilation)
         return _Requests(compiled, inputs, compilation, self._flying)
 
+    def clients(
+        self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
+    ) -> Sequence[Launch]:
+        """Return an inference request of one compiled model per client, each waited for. With `latency` OpenVINO works
+        on one request at a time; with `throughput` it has a stream for as many as it says are optimal."""
+        assert isinstance(launch, _Request | _Requests)
+        return [launch.one, *(_Request(launch.compiled, inputs) for inputs in others)]
+
     def _refuse_other_threads(self, compiled: Any) -> None:
         actual = int(compiled.get_property("INFERENCE_NUM_THREADS"))
         if actual != self.threads:
@@ -161,6 +180,7 @@ class _Request:
 
     def __init__(self, compiled: Any, inputs: Mapping[str, Any], compilation: Compilation | None = None) -> None:
         self.compilation = compilation
+        self.compiled = compiled
         self._request = compiled.create_infer_request()
         for port in compiled.inputs:
             (name,) = port.get_names() & inputs.keys()  # it may have names of nodes that were left out as well
@@ -176,6 +196,11 @@ class _Request:
     def __call__(self) -> Any:
         self._infer()
         return self.outputs()
+
+    @property
+    def one(self) -> _Request:
+        """A launch that is one request."""
+        return self
 
     def outputs(self) -> tuple[Any, ...]:
         return self._outputs or tuple(map(self._request.get_tensor, self._ports))
@@ -193,7 +218,9 @@ class _Requests:
     def __init__(self, compiled: Any, inputs: Mapping[str, Any], compilation: Compilation, flying: set[Any]) -> None:
         self.compilation = compilation
         count = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
-        self._turn = cycle([_Request(compiled, inputs) for _ in range(count)])
+        requests = [_Request(compiled, inputs) for _ in range(count)]
+        self.compiled, self.one = compiled, requests[0]
+        self._turn = cycle(requests)
         self._flying = flying
 
     def __call__(self) -> Any:

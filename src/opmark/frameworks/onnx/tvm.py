@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
@@ -115,6 +115,13 @@ class TvmBackend(EngineBackend):
         _refuse_what_tvm_does_not_compute(lowered)
         arguments = [inputs[name] for name in (value.name for value in model.graph.input)]
         return _TvmCall(machine["main"], arguments, len(model.graph.output), compilation)
+
+    def clients(
+        self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
+    ) -> Sequence[Launch]:
+        if others:
+            raise Unsupported("TVM's virtual machine keeps its registers between calls: it serves one client at a time")
+        return super().clients(launch, others, rebuild)
 
     def lowered(self, model: Any) -> Any:
         """The module with a kernel for everything that is computed: imported, made legal, fused, and on a GPU with

@@ -326,6 +326,12 @@ class TensorFlowBackend(HostBackend):
             )
         return launch
 
+    def clients(
+        self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
+    ) -> Sequence[Launch]:
+        """Return a traced function for each client, over the same variables: functions may run in several threads."""
+        return [launch, *map(rebuild, others)]
+
     def count(self, launch: Launch, reads: Sequence[Any]) -> CallCost:
         """Count bytes only: TensorFlow has no counter of operations."""
         given = [_nbytes(value) for value in flat(launch()) if isinstance(value, tf.Tensor)]

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from opmark.frameworks import CUDA_DTYPES, TORCH_DTYPES
 from opmark.plugin import BackendInfo
 
@@ -22,6 +24,14 @@ TORCH_CPU = _torch("cpu", "PyTorch, eager, on the CPU")
 TORCH_CUDA = _torch("cuda", "PyTorch, eager, on an NVIDIA or AMD GPU")
 TORCH_XPU = _torch("xpu", "PyTorch, eager, on an Intel GPU")
 TORCH_MPS = _torch("mps", "PyTorch, eager, on an Apple GPU")
+TORCH_HPU = replace(
+    _torch("hpu", "PyTorch, eager, on an Intel Gaudi"),
+    requires="habana_frameworks.torch",
+    install="an Intel Gaudi needs its driver and pip install habana-torch-plugin",
+    # Without this, older versions collect calls and compute them later.
+    environ={"PT_HPU_LAZY_MODE": "0"},
+    guest="",
+)
 TORCH_ACCELERATOR = _torch("accelerator", "PyTorch, eager, on whatever device torch.accelerator reports")
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ class TorchBackend(Backend):
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
+        if info.requires:
+            import_module(info.requires)  # a vendor's package adds its device to torch when it is imported
         self._device = _device_type(info.device)
         self.asynchronous = self._device != "cpu"
         self._clock = CudaClock() if self._device == "cuda" else None
@@ -115,6 +118,8 @@ class TorchBackend(Backend):
         return facts
 
     def upload(self, array: Any, dtype: str) -> Any:
+        if array.dtype.isbuiltin != 1:  # a type that ml_dtypes adds to NumPy, if something has imported it
+            array = array.astype("float32")
         return torch.from_numpy(array).to(self._device, getattr(torch, dtype))
 
     def download(self, tensor: Any) -> Any:
@@ -244,6 +249,19 @@ class TorchBackend(Backend):
             return _TorchStep(launch, tuple(inputs), seeds), gradients
         return partial(_gradients, roots, seeds, tuple(inputs), keep=True), gradients
 
+    def clients(
+        self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
+    ) -> Sequence[Launch]:
+        """Return launches of one module, which is kept from build to build; on a device, each on a stream of its
+        own."""
+        if others and getattr(launch, "keeps_state", False):
+            raise Unsupported("this model keeps the keys and values of one sequence: clients would overwrite them")
+        streams = hasattr(_module(self._device), "Stream") if self.asynchronous else False
+        if others and self.asynchronous and not streams:
+            raise Unsupported(f"torch has no streams on {self._device}, which several clients need")
+        launches = [launch, *map(rebuild, others)]
+        return [_ClientCall(one, _module(self._device) if streams else None, self.synchronize) for one in launches]
+
     def _like(self, value: Any, seed: int) -> Any:
         return self.tensor(TensorSpec(tuple(value.shape), self.dtype(value)), seed)
 
@@ -347,6 +365,28 @@ class _TorchStep:
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         roots = tuple(out for out in outputs if out.requires_grad)
         return _gradients(roots, self._seeds, self._inputs, keep=False)
+
+
+class _ClientCall:
+    """A launch that one thread calls, and that waits for its own work alone."""
+
+    def __init__(self, launch: Launch, streams: Any, synchronize: Callable[[], None]) -> None:
+        """`streams`: the module of the device, if it has streams."""
+        self._launch = launch
+        self._module = streams
+        self._stream = streams.Stream() if streams else None
+        self._wait = self._stream.synchronize if self._stream else synchronize
+        self._prepared = False
+
+    def __call__(self) -> Any:
+        if not self._prepared:  # both belong to a thread
+            torch.set_grad_enabled(False)
+            if self._stream is not None:
+                self._module.set_stream(self._stream)
+            self._prepared = True
+        outputs = self._launch()
+        self._wait()
+        return outputs
 
 
 class AllocatorProbe:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from opmark.errors import Unsupported
 from opmark.frameworks.torch import inductor
 from opmark.frameworks.torch.backend import TorchBackend
 from opmark.frameworks.torch.launch_key import launch_key
@@ -115,6 +116,13 @@ class TorchCompileBackend(TorchBackend):
         compiled_back.compilation = made.compilation
         compiled_back.make_eager = lambda: walk(of.eager())[0]
         return compiled_back, seeds
+
+    def clients(
+        self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
+    ) -> Sequence[Launch]:
+        if self._device == "cuda" and self._mode == "max-autotune":
+            raise Unsupported("torch replays a graph of the device from the thread that has recorded it, and no other")
+        return super().clients(launch, others, rebuild)
 
     def count(self, launch: Launch, reads: Sequence[Any]) -> CallCost:
         """Count the eager launch: torch counts calls of operators, and compiled code makes none."""

@@ -74,6 +74,14 @@ class GPT2(TensorModel):
         return self.model.lm_head(body.ln_f(x))
 
 
+class SentenceEncoder(TensorModel):
+    def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+        """Return the mean of the tokens that are no padding, with length 1."""
+        tokens = super().forward(input_ids, attention_mask)
+        kept = attention_mask[:, :, None].to(tokens.dtype)
+        return torch.nn.functional.normalize((tokens * kept).sum(1) / kept.sum(1), dim=1)
+
+
 def _make(name: str, kind: str = "", **config: Any) -> Any:
     """Return the model `name` + `kind` with the configuration `name` + `Config`, without initial weights."""
     with warnings.catch_warnings():
@@ -94,6 +102,11 @@ def question_answering(*, family: str, first_position: int | None = None, **conf
     model = _make(family, "ForQuestionAnswering", **config)
     inputs = ("input_ids", "attention_mask", "token_type_ids")[: 3 if config["type_vocab_size"] else 2]
     return TensorModel(model, inputs, ("start_logits", "end_logits"), first_position)
+
+
+def sentence_encoder(**config: Any) -> Any:
+    model = _make("Bert", "Model", **config)
+    return SentenceEncoder(model, ("input_ids", "attention_mask"), ("last_hidden_state",))
 
 
 def roformer(**config: Any) -> Any:

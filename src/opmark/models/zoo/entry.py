@@ -18,9 +18,10 @@ class ZooModel:
     name: str
     domain: Literal["cv", "nlp", "rec", "mm", "speech"]
     purpose: str
-    """`regular`, `popular` and `sota`, as ByteMLPerf's table has them; `structure` for a part of a model; `opbench`."""
+    """`regular`, `popular` and `sota`, as ByteMLPerf's table has them; `structure` for a part of a model; `opbench`;
+    `real` for a small one with trained weights."""
     summary: str
-    build: str
+    build: str = ""
     """`module:function` below opmark.models.networks, as in `decoder:Decoder`. The function takes the
     configuration by name and returns a torch.nn.Module, whose forward takes the inputs in the order of `inputs` and
     returns a tensor or a tuple of tensors. It does not initialise weights: opmark.models.weights does, and then calls
@@ -31,8 +32,8 @@ class ZooModel:
     parameters: int
     """Number of parameters at full size, a frozen table of positions among them."""
     full: Config
-    small: Config
-    """A configuration that runs in milliseconds on two cores, of the same structure."""
+    small: Config | None = None
+    """A configuration that runs in milliseconds on two cores, of the same structure; none for a model with `file`."""
     sizes: Mapping[str, Mapping[str, int]]
     """Values of the parameters besides `batch`, by preset: {"full": {"seq": 384}, "small": {"seq": 64}}; `seq` is a
     number of tokens, `image` the height and width of a picture."""
@@ -50,11 +51,19 @@ class ZooModel:
     token to a cache of `seq` tokens. A network in the stage `decode` gets its cache from fill_cache(batch, seq)."""
     cache_bytes: Callable[[Config, Params], int] | None = None
     """cache_bytes(config, params): bytes of keys and values in the stage `decode`."""
+    keras: str = ""
+    """`module:function` below opmark.models.keras_networks that makes the same network in Keras from the configuration
+    and `dtype`, so that TensorFlow runs it; its layers are named after the modules that `build` makes."""
     needs: str = ""
     """A package besides torch that the network comes from."""
+    file: str = ""
+    """File or folder of an installed package, as in `magika/models/model.onnx`: the graph itself, weights, or what they
+    are trained on. Empty for a model whose weights are random."""
+    weights: str = ""
+    """Function of opmark.models.trained that makes the weights from `file`; empty where the file is the graph."""
     aliases: tuple[str, ...] = ()
     note: str = ""
     """What a reader of the table has to know."""
 
     def config(self, params: Params) -> Config:
-        return self.small if params["size"] == "small" else self.full
+        return self.full if self.small is None or params.get("size") != "small" else self.small

@@ -21,6 +21,7 @@ MODELS: tuple[ZooModel, ...] = (
         purpose="regular",
         summary="Wide & Deep over 26 hashed and 13 numeric columns, the probability of a click",
         build="wide_deep:WideAndDeep",
+        keras="wide_deep:wide_and_deep",
         inputs=_inputs,
         outputs=("probabilities",),
         parameters=2_380_690,

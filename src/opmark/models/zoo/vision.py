@@ -106,6 +106,7 @@ MODELS: tuple[ZooModel, ...] = (
         aliases=("resnet50-v1.5", "resnet-50"),
         purpose="regular",
         dataset="imagenet2012",
+        keras="resnet:resnet",
         frameworks=("tensorflow", "pytorch"),
         note="Returns logits; ByteMLPerf's network ends with a softmax.",
     ),

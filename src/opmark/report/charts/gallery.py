@@ -8,6 +8,7 @@ from opmark.analysis.rows import RunView
 from opmark.report.charts.communication import bus
 from opmark.report.charts.differences import differences
 from opmark.report.charts.elements import unique
+from opmark.report.charts.load import load
 from opmark.report.charts.overhead import memory, overhead
 from opmark.report.charts.roofline import heatmap, roofline
 from opmark.report.charts.speedup import frameworks, fused, threads
@@ -19,6 +20,7 @@ FIGURES: dict[str, Callable[[RunView], list[Chart]]] = {
     "heatmap": heatmap,
     "frameworks": frameworks,
     "sweep": sweep,
+    "load": load,
     "bus": bus,
     "overhead": overhead,
     "threads": threads,

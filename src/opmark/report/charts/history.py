@@ -24,13 +24,14 @@ def history_chart(history: History) -> Chart:
     runs = _runs(history)
     places = {run.id: place for place, run in enumerate(runs)}
     points = [point for point in history.points if math.isfinite(point.value)]
-    where = f"{history.backend}{way_of(history.backend, history.implementation)} ×{history.threads}"
+    where = f"{history.backend}{way_of(history.backend, history.implementation)} {history.where}"
     what = " ".join(filter(None, (history.quantity, history.cache)))
     phase = "" if history.phase == "forward" else history.phase
     name = " ".join(filter(None, (history.op, history.params, phase)))
-    threads = str(history.threads)
     return Chart(
-        id=address("followed", history.case, history.backend, history.implementation, threads, what, history.chip),
+        id=address(
+            "followed", history.case, history.backend, history.implementation, history.where, what, history.chip
+        ),
         title=f"{name} on {where}, {what}",
         about=f"Each dot is a run on {history.chip}, oldest first; steps are the levels between changes.",
         kind="plot",

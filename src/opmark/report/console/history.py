@@ -185,7 +185,7 @@ def _params(history: History) -> str:
 
 
 def _where(history: History) -> str:
-    return printable(f"{history.backend}{way_of(history.backend, history.implementation)} ×{history.threads}")
+    return printable(f"{history.backend}{way_of(history.backend, history.implementation)} {history.where}")
 
 
 def _quantity(history: History) -> str:

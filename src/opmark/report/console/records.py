@@ -16,6 +16,7 @@ from opmark.analysis.rows import MachineFacts, Row, Timing, rows_of_records, uni
 from opmark.plugin.registry import way_of
 from opmark.report.console.communication import print_above_link, print_overlaps, print_pairs, print_stragglers
 from opmark.report.console.fits import print_fits
+from opmark.report.console.load import print_load
 from opmark.report.console.table import DOUBTFUL, STYLES, gigabytes, print_prose, print_rows, samples_line
 from opmark.report.text import coverage_text
 from opmark.schema import Record
@@ -55,7 +56,16 @@ def print_records(
     """Print a row for each task, and remarks below. A file gets all columns, and with `wide` also a sparkline of the
     samples and their number. A terminal gets what fits it, unless `wide`. `machines` has facts by the id of an
     environment."""
-    found = rows_of_records(records, machines=machines)
+    every = rows_of_records(records, machines=machines)
+    found = [row for row in every if row.load is None]
+    if len(found) < len(every):
+        print_load([row for row in every if row.load], console)
+    if found or not every:
+        _print_table(found, console, wide=wide)
+    print_remarks(every, console)
+
+
+def _print_table(found: Sequence[Row], console: Console, *, wide: bool) -> None:
     columns, cells = cells_of(found)
     if wide and "compile" in columns:
         place = columns.index("compile") + 1
@@ -83,7 +93,6 @@ def print_records(
             f"`opmark calibrate --threads {threads}` measures these",
             console,
         )
-    print_remarks(found, console)
 
 
 def _state_shared(columns: Sequence[str], cells: Sequence[Cells], found: Sequence[Row]) -> tuple[list[str], str]:

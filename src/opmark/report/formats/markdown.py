@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+from opmark.analysis.evaluation import accuracy_rows
 from opmark.analysis.rows import Row
 from opmark.report.comparison import (
     FIGURES,
@@ -24,6 +25,7 @@ from opmark.report.comparison import (
 )
 from opmark.report.console.comparison import news, remarks, row_figures, verdict
 from opmark.report.console.history import _HEADS, _QUIET_HEADS, _QUIET_WHO, _WHO, _legend, _quiet_row, _rows
+from opmark.report.evaluation import HEADS, accuracy_cells
 from opmark.report.formats.grid import Grid, cell_text, is_number
 from opmark.report.html.comparison import spread
 from opmark.report.html.items import COLUMNS
@@ -311,12 +313,14 @@ Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 
 def _tables(part: RunSection) -> Iterator[Table]:
     run_view = part.run_view
+    if found := accuracy_rows([record for row in run_view.rows for record in row.records]):
+        yield "Accuracy on labelled data", HEADS, [cells for one in found for cells in accuracy_cells(one)]
     if run_view.rows:
         used = [column for column in COLUMNS if column.always or any(column.text(row) for row in run_view.rows)]
         lines = [[row.name, *(column.text(row) for column in used)] for row in run_view.rows]
         yield f"All {count_noun(len(run_view.rows), 'case')}", ("case", *(column.head for column in used)), lines
-    if found := doubts(run_view, _NOWHERE):
-        lines = [[one.code, str(one.total), one.message, "; ".join(one.hints)] for one in found]
+    if cautions := doubts(run_view, _NOWHERE):
+        lines = [[one.code, str(one.total), one.message, "; ".join(one.hints)] for one in cautions]
         yield "Cautions", ("code", "cases", "for example", "what to do"), lines
     if skipped := group_by_reason((row for row in run_view.rows if row.status == "skipped"), _NOWHERE):
         lines = [[group.first, str(group.total)] for group in skipped]

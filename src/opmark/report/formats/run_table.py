@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from opmark.analysis.load import PERCENTILES
 from opmark.analysis.metrics import rates
 from opmark.analysis.rows import NO_WORK, MachineFacts, Row, Timing, rows_of_records
 from opmark.plugin import Results
@@ -27,6 +28,9 @@ FACTS = ("machine", "cpu", "gpu", "device", "python", "torch", "opmark", "system
 """Facts of the environment in each line; the view `environments` has all of them."""
 _TEXT, _WHOLE, _NUMBER, _YES = "string", "int64", "float64", "bool_"
 
+LOAD_FIGURES = ("requests_per_second", "samples_per_second", "mean", *PERCENTILES)
+"""Figures of a load, each with two columns for the ends of its interval; empty where the samples cannot support it."""
+
 # The columns in their order, and their types; a column for each parameter comes behind `params`.
 COLUMNS = {
     "run": _TEXT, "label": _TEXT, "run_started": _TEXT, "revision": _TEXT, "session": _TEXT,
@@ -39,6 +43,8 @@ COLUMNS = {
     "bytes": _WHOLE, "flops": _NUMBER, "bytes_per_second": _NUMBER, "flops_per_second": _NUMBER,
     "of_peak": _NUMBER, "of_datasheet": _NUMBER, "algorithm_bandwidth": _NUMBER, "bus_bandwidth": _NUMBER,
     "items": _TEXT, "items_per_second": _NUMBER,
+    "clients": _WHOLE, "arrival": _TEXT, "rate": _NUMBER, "requests": _WHOLE, "in_flight": _NUMBER, "late": _NUMBER,
+    **{f"{name}{end}": _NUMBER for name in LOAD_FIGURES for end in ("", "_low", "_high")},
     "memory_peak": _WHOLE, "compile_time": _NUMBER, "compile_cached": _NUMBER, "export_time": _NUMBER, "graphs": _WHOLE,
     "coverage_operators": _WHOLE, "coverage_taken": _WHOLE, "coverage_flops": _NUMBER, "fallback": _TEXT,
     "verified": _TEXT,
@@ -84,12 +90,19 @@ def _row_cells(row: Row, results: Results) -> dict[str, Any]:
         "case": row.case, "op": op, "phase": row.phase, "wrt": ",".join(row.wrt), "params": row.params,
         "backend": row.backend, "implementation": row.implementation, "threads": row.threads,
         "effort": row.effort, "mode": row.mode, "processes": row.processes, "status": row.status, "reason": row.reason,
-        "stage": row.stage or None, "items": row.items or None, **_compile_cells(row),
+        "stage": row.stage or None, "items": row.items or None, **_compile_cells(row), **_settings_of_load(row),
         "bytes": row.bytes, "flops": None if row.flops is None else float(row.flops),
         "memory_peak": row.memory, "verified": row.verified or None,
         "environment": row.environment, "started": row.started, "duration": row.duration,
         **{name: fact if fact is None or isinstance(fact, str) else json_line(fact) for name, fact in facts.items()},
     }  # fmt: skip
+
+
+def _settings_of_load(row: Row) -> dict[str, Any]:
+    if row.load is None:
+        return {}
+    load = row.load
+    return {"clients": load.clients, "arrival": load.arrival, "rate": load.rate or None, "requests": load.requests}
 
 
 def _compile_cells(row: Row) -> dict[str, Any]:
@@ -126,7 +139,19 @@ def _timing_cells(row: Row, timing: Timing) -> dict[str, Any]:
             "bus_bandwidth": row.bus_bandwidth,
             "items_per_second": row.items_per_second,
         }
-    return found
+    return found | _load_cells(row)
+
+
+def _load_cells(row: Row) -> dict[str, Any]:
+    """Return the cells of the figures of a load."""
+    figures = row.load_figures
+    if figures is None:
+        return {}
+    cells: dict[str, Any] = {"in_flight": figures.in_flight, "late": figures.late}
+    for name in LOAD_FIGURES:
+        one = figures.percentiles[name] if name in PERCENTILES else getattr(figures, name)
+        cells |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+    return cells
 
 
 def machines_of(results: Results) -> dict[str, MachineFacts]:

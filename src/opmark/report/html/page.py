@@ -6,6 +6,7 @@ A content security policy allows only the styles and scripts inside of the file.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -15,9 +16,12 @@ from typing import Any
 from markupsafe import Markup
 from msgspec.structs import replace
 
+from opmark.analysis.evaluation import accuracy_rows
+from opmark.analysis.rows import Row
 from opmark.analysis.usability import usability
 from opmark.errors import UserError
 from opmark.report.charts.samples import samples
+from opmark.report.evaluation import HEADS, accuracy_cells, accuracy_notes
 from opmark.report.html.comparison import differences, lines, links_of, verdicts, versus_table
 from opmark.report.html.figure import FigureStyle, figure
 from opmark.report.html.items import MOST, ItemStyle, row_details, row_table
@@ -141,6 +145,7 @@ def _part(part: RunSection, place: ItemAnchors, style: FigureStyle) -> dict[str,
         "doubts": doubts(run_view, place),
         "numbers": keys(run_view, {row.key: place.href(row.key) for row in run_view.rows}) if run_view.rows else [],
         "usability": usability(run_view.rows, run_view.environments),
+        "accuracy": _accuracy(run_view.rows),
         "facts": facts_of(run_view),
         "figures": [_figure(chart, prefix, place.href, style) for chart in part.charts],
         "table": row_table(run_view.rows, place, style.of, instead=folded) if run_view.rows else Markup(),
@@ -151,6 +156,14 @@ def _part(part: RunSection, place: ItemAnchors, style: FigureStyle) -> dict[str,
         "undrawn": max(0, len(run_view.rows) - DETAILED),
         "drawn": DETAILED,
     }
+
+
+def _accuracy(rows: Sequence[Row]) -> dict[str, Any] | None:
+    """Return the table of accuracy on labelled data, where there is any."""
+    found = accuracy_rows([record for row in rows for record in row.records])
+    if not found:
+        return None
+    return {"heads": HEADS, "lines": [c for one in found for c in accuracy_cells(one)], "notes": accuracy_notes(found)}
 
 
 def _details(part: RunSection, place: ItemAnchors, style: FigureStyle) -> Markup:
@@ -183,18 +196,37 @@ _FLAGS = ("--headless", "--disable-gpu", "--no-first-run", "--no-default-browser
 
 def print_pdf(html: str, browser: Path | None = None, timeout: float = _TIMEOUT) -> bytes:
     """Print a page and return the bytes of the PDF."""
+    return _produce(html, "report.html", "report.pdf", ["--print-to-pdf={made}"], b"%PDF-", browser, timeout)
+
+
+def draw_png(svg: str, browser: Path | None = None, timeout: float = _TIMEOUT) -> bytes:
+    """Draw an SVG that states its size in pixels, at twice that size, and return the bytes of the PNG."""
+    size = re.search(r'<svg [^>]*\bwidth="(\d+)" height="(\d+)"', svg)
+    assert size, "an SVG without a size"
+    flags = ["--screenshot={made}", f"--window-size={size[1]},{size[2]}", "--force-device-scale-factor=2",
+             "--hide-scrollbars"]  # fmt: skip
+    return _produce(svg, "picture.svg", "picture.png", flags, b"\x89PNG", browser, timeout)
+
+
+def _produce(
+    content: str, name: str, result: str, flags: list[str], magic: bytes, browser: Path | None, timeout: float
+) -> bytes:
+    """Open a file in the browser and return the bytes of the file that `flags` make of it, which begin with `magic`."""
     program = find_browser(browser)
-    with ScratchFolder("pdf") as name:
-        folder = Path(name)
-        page, made = folder / "report.html", folder / "report.pdf"
-        page.write_text(html, encoding="utf-8")
+    with ScratchFolder("pdf") as scratch:
+        folder = Path(scratch)
+        page, made = folder / name, folder / result
+        page.write_text(content, encoding="utf-8")
         # Chromium has no sandbox for root; the page runs only its own script.
         root = ["--no-sandbox"] if getattr(os, "geteuid", lambda: 1)() == 0 else []
-        flags = [*_FLAGS, f"--user-data-dir={folder / 'profile'}", *root]
-        output = _run([program, *flags, f"--print-to-pdf={made}", page.as_uri()], timeout)
+        asked = [flag.format(made=made) for flag in flags]
+        output = _run(
+            [program, *_FLAGS, f"--user-data-dir={folder / 'profile'}", *root, *asked, page.as_uri()], timeout
+        )
         found = made.read_bytes() if made.is_file() else b""
-    if not found.startswith(b"%PDF-"):
-        raise UserError(f"{program}: ended well but printed no PDF{output}", _OTHER_BROWSER)
+    if not found.startswith(magic):
+        kind = result.rpartition(".")[2].upper()
+        raise UserError(f"{program}: ended well but printed no {kind}{output}", _OTHER_BROWSER)
     return found
 
 

@@ -8,6 +8,7 @@ from statistics import median
 from typing import NamedTuple
 
 from opmark.schema import Caution, Conditions, Sampling
+from opmark.schema.load import LoadFacts
 from opmark.schema.measurement import PREEMPTED, Stop
 from opmark.stats import noise, outlier_limit, relative_half_width
 from opmark.units import count_noun, percent, seconds, significant
@@ -49,7 +50,7 @@ def cautions(observed: Observed) -> tuple[Caution, ...]:
         return preempted  # what the other checks would say, and advise, does not apply
     checks = (
         _check_warm_up, _check_precision, _check_noise, _check_drift, _check_outliers, _check_overhead,
-        _check_records, _check_clocks, *([_check_disturbance] if observed.real_clock else []),
+        _check_records, _check_clocks, *([_check_switches, _check_other_load] if observed.real_clock else []),
     )  # fmt: skip
     return tuple(caution for check in checks for caution in check(observed))
 
@@ -143,7 +144,7 @@ def _check_overhead(observed: Observed) -> Iterator[Caution]:
         )
 
 
-def _check_disturbance(observed: Observed) -> Iterator[Caution]:
+def _check_switches(observed: Observed) -> Iterator[Caution]:
     switches = observed.conditions.switches
     if observed.elapsed > 0.05 and switches / observed.elapsed > SWITCHES_PER_SECOND:
         yield Caution(
@@ -151,7 +152,15 @@ def _check_disturbance(observed: Observed) -> Iterator[Caution]:
             f"another process took the core {switches} times in {seconds(observed.elapsed)}",
             "stop other work, or use fewer --threads than cores",
         )
-    cores, load, others = os.cpu_count() or 1, observed.conditions.load, observed.conditions.others
+
+
+def _check_other_load(observed: Observed) -> Iterator[Caution]:
+    yield from _look_at_others(observed.conditions)
+
+
+def _look_at_others(conditions: Conditions, own: float = 0.0) -> Iterator[Caution]:
+    """Yield cautions about work of others. `own` is the part of the load average that is the measurement's own."""
+    cores, load, others = os.cpu_count() or 1, conditions.load - own, conditions.others
     if others is not None and others > OTHERS_LIMIT:
         yield Caution(
             "loaded",
@@ -164,7 +173,7 @@ def _check_disturbance(observed: Observed) -> Iterator[Caution]:
             f"the load of the last minute is {load:.1f} on {cores} cores",
             "wait until the machine is idle (`opmark doctor`)",
         )
-    steal = observed.conditions.steal
+    steal = conditions.steal
     if steal is not None and steal > STEAL_LIMIT:
         yield Caution(
             "stolen",
@@ -197,10 +206,14 @@ def _check_records(observed: Observed) -> Iterator[Caution]:
 
 
 def _check_clocks(observed: Observed) -> Iterator[Caution]:
-    clocks, highest = observed.conditions.clocks, observed.conditions.highest_clock
+    yield from _look_at_clocks(observed.conditions)
+
+
+def _look_at_clocks(conditions: Conditions) -> Iterator[Caution]:
+    clocks, highest = conditions.clocks, conditions.highest_clock
     if not clocks or not highest or min(clocks) >= CLOCK_LIMIT * highest:
         return
-    reasons = sorted({reason for reading in observed.conditions.readings for reason in reading.throttle})
+    reasons = sorted({reason for reading in conditions.readings for reason in reading.throttle})
     why = f", held down by {' and '.join(reasons)}" if reasons else ""
     low, high = (f"{clock / 1e6:.0f}" for clock in (min(clocks), max(clocks)))
     between = low if low == high else f"between {low} and {high}"
@@ -210,3 +223,91 @@ def _check_clocks(observed: Observed) -> Iterator[Caution]:
         f"{highest / 1e6:.0f}, and less than {percent(CLOCK_LIMIT)} of that is noted",
         "compare cycles instead of seconds, let the device cool, or lock its clocks",
     )
+
+
+# Load: requests of several clients.
+
+LITTLE_TOLERANCE = 0.05
+"""How far the number of requests in flight may be from throughput times mean latency, as a share."""
+IDLE_TOLERANCE = 0.10
+"""Share of the time that clients of a closed loop may be without a request."""
+OVERHEAD_OF_LATENCY = 0.05
+"""Share of a request's latency that the generator's own work may be."""
+SCHEDULE_LIMIT = 1e-3
+"""Seconds by which 99 % of the requests of an open loop have to begin after they are due, if a client is free."""
+BACKLOG_SHARE = 0.05
+
+
+def load_cautions(facts: LoadFacts, samples: Sequence[float], conditions: Conditions) -> tuple[Caution, ...]:
+    """Return what makes the figures of a load doubtful. That threads of clients take cores from each other is what a
+    load is about, so context switches are no reason."""
+    found = [*_check_little(facts, samples), *_check_request_cost(facts, samples)]
+    if facts.load.arrival == "closed":
+        found += _check_idle_clients(facts)
+    else:
+        found += [*_check_backlog(facts, samples), *_check_schedule(facts)]
+    return (
+        *found,
+        *_look_at_clocks(conditions),
+        *_look_at_others(conditions, min(facts.in_flight, facts.load.clients)),
+    )
+
+
+def _check_little(facts: LoadFacts, samples: Sequence[float]) -> Iterator[Caution]:
+    # Throughput times mean latency is this sum over the window.
+    expected = sum(samples) / facts.window
+    if abs(facts.in_flight - expected) > LITTLE_TOLERANCE * expected:
+        yield Caution(
+            "little",
+            f"{significant(facts.in_flight, 3)} requests were in flight on average, throughput times mean latency is "
+            f"{significant(expected, 3)}; by Little's law both are the same, and {percent(LITTLE_TOLERANCE)} apart is "
+            "usual",
+            "the requests are too short to be timed one by one: enlarge the case or the batch",
+        )
+
+
+def _check_idle_clients(facts: LoadFacts) -> Iterator[Caution]:
+    clients = facts.load.clients
+    if facts.in_flight < (1 - IDLE_TOLERANCE) * clients:
+        yield Caution(
+            "idle-clients",
+            f"{significant(facts.in_flight, 3)} requests of {count_noun(clients, 'client')} were in flight on average; "
+            f"in a closed loop every client has one, up to {percent(IDLE_TOLERANCE)} less is usual",
+            "clients end at different times: send more --requests; or the requests are too short, enlarge the batch",
+        )
+
+
+def _check_request_cost(facts: LoadFacts, samples: Sequence[float]) -> Iterator[Caution]:
+    centre = median(samples)
+    if facts.overhead > OVERHEAD_OF_LATENCY * centre:
+        yield Caution(
+            "below-overhead",
+            f"a request takes {seconds(centre)}, and the load generator spends {seconds(facts.overhead)} on it; "
+            f"up to {percent(OVERHEAD_OF_LATENCY)} is usual",
+            "too little work to put under load: enlarge the case or the batch",
+        )
+
+
+def _check_backlog(facts: LoadFacts, samples: Sequence[float]) -> Iterator[Caution]:
+    last = facts.due[-1]
+    waiting = sum(due + latency > last for due, latency in zip(facts.due, samples, strict=True))
+    if waiting > max(2 * facts.load.clients, BACKLOG_SHARE * len(samples)):
+        yield Caution(
+            "overloaded",
+            f"{waiting} of {count_noun(len(samples), 'request')} had no answer yet when the last one was due: "
+            f"{facts.load.rate:g} requests/s are more than this model answers, and the longer the load lasts, the "
+            "longer they wait",
+            f"lower --rate to at most {significant(len(samples) / facts.window, 2)}, or use more --clients if cores "
+            "are idle",
+        )
+
+
+def _check_schedule(facts: LoadFacts) -> Iterator[Caution]:
+    late = sorted(facts.late)[int(0.99 * (len(facts.late) - 1))]
+    if late >= SCHEDULE_LIMIT:
+        yield Caution(
+            "late",
+            f"1 % of the requests began {seconds(late)} or more after they were due although a client was free; "
+            f"below {seconds(SCHEDULE_LIMIT)} is usual",
+            "the latencies contain it; leave a core to the load generator (fewer --threads), or stop other work",
+        )

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.plugin import Function, Implementation, Params, TensorSlot
+from opmark.plugin import Function, Implementation, LaidOutSlot, Params
 from opmark.plugin.registry import resolve
 
 TRANSPOSED = "nhwc with transposes"
@@ -15,25 +15,6 @@ TRANSPOSED = "nhwc with transposes"
 which TensorFlow has no kernel on a CPU."""
 
 Lay = Callable[..., Any]
-
-
-class LaidOutWeight(TensorSlot):
-    """A weight in TensorFlow's layout. It is converted again only if its source holds other data, not in every call."""
-
-    __slots__ = ("_laid", "_seen", "lay", "source")
-
-    def __init__(self, source: TensorSlot, lay: Callable[[Any], Any]) -> None:
-        self.source = source
-        self.lay = lay
-        self._seen = source.value
-        self._laid = lay(source.value)
-
-    @property
-    def value(self) -> Any:
-        if self.source.value is not self._seen:
-            self._seen = self.source.value
-            self._laid = self.lay(self._seen)
-        return self._laid
 
 
 def refuse_gradient(tf: Any, function: Callable[..., Any], value: Any, why: str) -> Any:
@@ -61,7 +42,7 @@ def implement(
 
     def build(p: Params, **tensors: Any) -> Function:
         tf, names = resolve("tensorflow"), tuple(tensors)
-        held = {**tensors, **{name: LaidOutWeight(tensors[name], partial(one, tf, p)) for name, one in laid.items()}}
+        held = {**tensors, **{name: LaidOutSlot(tensors[name], partial(one, tf, p)) for name, one in laid.items()}}
 
         def call(*values: Any) -> Any:
             return function(tf, p, **dict(zip(names, values, strict=True)))

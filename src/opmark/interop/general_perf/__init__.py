@@ -1,0 +1,1 @@
+"""ByteMLPerf's general_perf: its models, workloads and reports, measured by opmark."""

@@ -1,0 +1,387 @@
+"""opmark general-perf: ByteMLPerf's launch.py of general_perf, measured by opmark. Reports are written in its tree."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from opmark.api.evaluate import choose_data
+from opmark.api.requests import talk
+from opmark.api.result import interruption_line, open_store, storage_line
+from opmark.api.run import run
+from opmark.catalogue.workload_file import read_plain
+from opmark.errors import UserError, one_line
+from opmark.interop.general_perf import files, tasks
+from opmark.interop.general_perf.files import TaskFile
+from opmark.interop.general_perf.hardware import HARDWARE
+from opmark.interop.general_perf.pictures import draw_pictures, load_charts
+from opmark.interop.general_perf.reference import read_reference
+from opmark.interop.general_perf.report import TaskResults, make_report
+from opmark.interop.general_perf.resolution import (
+    BackendChoice,
+    ResolvedTask,
+    TaskFolders,
+    choose_backend,
+    override,
+    read_workload,
+    resolve_task,
+)
+from opmark.runner.probe import probe
+from opmark.schema import Record, Run, Workload
+from opmark.schema.evaluation import DataChoice
+from opmark.schema.options import LONGEST
+from opmark.schema.record import MEASURED
+from opmark.schema.task import EFFORTS
+from opmark.schema.workload import VERSION
+
+_TIMEOUT = 3600.0
+"""Seconds for one batch size: the number of requests is fixed, and a large model on a CPU takes long for them."""
+_REQUEST_TIMEOUT = 300.0
+DataPlaces = Mapping[str, tuple[str, Mapping[str, str]]]
+"""Path and further files of each data set."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; the exit code is 0 if everything that was asked for is in the reports, 1 if a part failed or is
+    missing, 130 after Ctrl-C."""
+    options = _parser().parse_args([_with_underscores(one) for one in arguments])
+    workload_folder = options.workload_dir or (options.workload.parent if options.workload else None)
+    folders = TaskFolders(
+        files.find_folder(workload_folder, "workloads", "--workload_dir"),
+        files.find_folder(options.model_zoo, "model_zoo", "--model_zoo"),
+    )
+    if options.show_hardware_list:
+        return _show_hardware()
+    if options.show_task_list:
+        return _show_tasks(folders)
+    if not options.hardware_type:
+        raise UserError("--hardware_type: no hardware is named", "as in --hardware_type CPU; --show_hardware_list")
+    if not options.task and not options.workload:
+        raise UserError("--task: no task is named", f"as in --task bert-torch-fp32; `{tasks.LISTING}` lists them")
+    data = _parse_data(options.data)
+    chosen = [(task, choose_backend(options.hardware_type, task)) for task in _resolve_tasks(options, folders)]
+    code = 0
+    for task, choice in chosen:
+        code = max(code, TaskSession(task, choice, options, data).run())
+        if code == 130:
+            break
+    return code
+
+
+def _resolve_tasks(options: argparse.Namespace, folders: TaskFolders) -> list[ResolvedTask]:
+    """Return what is measured; all tasks are resolved before the first one runs, so that a mistake shows at once."""
+    workloads: list[tuple[str, TaskFile, list[str]]] = []
+    if options.workload:
+        read = files.read_task_file(read_plain(options.workload).data, str(options.workload))
+        workloads.append((read[0].model, *read))
+    for name in filter(None, (part.strip() for part in (options.task or "").split(","))):
+        workloads.append((name, *read_workload(name, folders)))
+    found = []
+    for name, workload, notes in workloads:
+        given = override(
+            workload, clients=max(options.clients) if options.clients else None, iterations=options.iterations,
+            batch_sizes=options.batch_sizes, data_percent=options.data_percent,
+            compile_only=options.compile_only or None,
+        )  # fmt: skip
+        task = resolve_task(name, given, folders, weights=options.weights, size=options.size)
+        found.append(replace(task, notes=(*notes, *task.notes)))
+    return found
+
+
+class TaskSession:
+    """Measures one task and writes its report, whatever becomes of the parts."""
+
+    def __init__(
+        self, task: ResolvedTask, choice: BackendChoice, options: argparse.Namespace, data: DataPlaces
+    ) -> None:
+        self.task, self.choice, self.options, self.data = task, choice, options, data
+        self.folder: Path = options.report_dir / options.hardware_type.upper() / task.name
+        self.date = datetime.now().strftime("%Y-%m-%d %H:%M:%S")
+        self.records: list[Record] = []
+        self.evaluations: list[Record] = []
+        self._run = ""
+        """The run that goes on now."""
+        self.runs: list[str] = []
+        self.notes: list[str] = []
+        self.unfinished: dict[str, str] = {}
+        self.pictures: dict[str, str] = {}
+
+    def run(self) -> int:
+        workload = self.task.workload
+        for line in (*([self.choice.note] if self.choice.note else ()), *self.task.notes):
+            talk(line)
+        _make_folder(self.folder)
+        try:
+            self._measure_model()
+            if workload.test_accuracy and not workload.compile_only:
+                self._evaluate()
+        except KeyboardInterrupt:
+            self.unfinished["Run"] = "interrupted"
+            talk(interruption_line(self.runs, self.options.db, "the report holds what was measured"))
+            return 130
+        finally:
+            self._write()
+        lines = self._content().get("Performance", [])
+        charts = load_charts(self.task.name, lines, read_reference(self.task))
+        self.pictures, notes = draw_pictures(self.task, charts, self.runs, self.folder, self.options.db)
+        self.notes += notes
+        path = self._write()
+        self._print(path)
+        return self._exit_code()
+
+    def _measure_model(self) -> None:
+        """Measure performance and numerics in one run: results are verified before they are timed."""
+        workload = self.task.workload
+        loaded = workload.test_perf and not workload.compile_only
+        if not (loaded or workload.test_numeric or workload.compile_only):
+            return
+        load: dict[str, Any] = {"compile_only": True}
+        if loaded:
+            load = {"clients": self.options.clients or workload.clients, "requests": workload.iterations,
+                    "request_timeout": self.options.request_timeout}  # fmt: skip
+        try:
+            run(
+                workload=Workload(VERSION, self.task.name, self.task.entries()), backend=self.choice.backend,
+                verify=workload.test_numeric, on_record=partial(self._keep, self.records), **load, **self._common(),
+            )  # fmt: skip
+        except UserError as error:
+            self._fail("Performance" if loaded else "Graph Compile", one_line(error))
+
+    def _evaluate(self) -> None:
+        """Evaluate on the data that the user has, with the first batch size, as ByteMLPerf does."""
+        data = self._data_choice()
+        if data is None:
+            return
+        backends = list(dict.fromkeys(filter(None, (self.options.reference, self.choice.backend))))
+        try:
+            run(
+                workload=Workload(VERSION, self.task.name, self.task.entries()[:1]), backend=backends,
+                verify=False, data_choice=data, on_record=partial(self._keep, self.evaluations), **self._common(),
+            )  # fmt: skip
+        except UserError as error:
+            self._fail("Accuracy", one_line(error))
+            return
+        for record in self.evaluations:
+            if record.evaluation is None:
+                self._fail("Accuracy", f"{record.task.backend}: {record.status_text}: {record.reason}")
+
+    def _data_choice(self) -> DataChoice | None:
+        """Return the data to evaluate on; where there is none, say why."""
+        name, percent = self.task.dataset, self.task.workload.data_percent
+        if not name or name == "fake_dataset":
+            self.notes.append("Accuracy: the model has no data set (dataset_name is null), so there is no accuracy; "
+                              "ByteMLPerf reports the constant 0")  # fmt: skip
+            return None
+        kind = tasks.DATA_SETS.get(name, name)
+        if kind not in self.data:
+            self._fail("Accuracy", f"no data: --data {kind}=PATH names the place of {name} on this machine; nothing is "
+                       "downloaded")  # fmt: skip
+            return None
+        path, more = self.data[kind]
+        try:
+            return choose_data(f"{kind}:{path}" if path else kind, percent, more)
+        except UserError as error:
+            self._fail("Accuracy", one_line(error))
+            return None
+
+    def _common(self) -> dict[str, Any]:
+        options = self.options
+        return {
+            "processes": options.processes, "threads": options.threads or (), "effort": options.effort,
+            "timeout": options.timeout, "db": options.db, "label": options.label or self.task.name,
+            "retries": options.retries, "on_start": lambda run, plan, done: self._start(run), "say": talk,
+        }  # fmt: skip
+
+    def _start(self, run: Run) -> None:
+        self._run = run.id
+
+    def _keep(self, records: list[Record], record: Record) -> None:
+        """Keep a record. A run is in the store from its first record on that was tried."""
+        records.append(record)
+        if not record.untried and self._run not in self.runs:
+            self.runs.append(self._run)
+
+    def _fail(self, part: str, reason: str) -> None:
+        self.unfinished[part] = reason
+        talk(f"{self.task.name}: {part}: {reason}")
+
+    def _content(self) -> dict[str, Any]:
+        return make_report(
+            TaskResults(
+                self.task, self.options.hardware_type.upper(), self.choice, self.date, self.records, self.evaluations,
+                self._environments(), self.runs, self.notes, self.unfinished, read_reference(self.task), self.pictures,
+            )
+        )  # fmt: skip
+
+    def _write(self) -> Path:
+        """Write the report whole or not at all, because somebody may be reading the one of an earlier run."""
+        path = self.folder / f"result-{self.task.precision.lower()}.json"
+        part = path.with_name(f".{path.name}.part")
+        try:
+            part.write_text(json.dumps(self._content(), indent=4, ensure_ascii=False) + "\n", encoding="utf-8")
+            part.replace(path)
+        except OSError as error:
+            raise UserError(f"{path}: the report cannot be written: {error.strerror}", "--report_dir names a folder"
+                            ) from None  # fmt: skip
+        return path
+
+    def _environments(self) -> dict[str, Mapping[str, Any]]:
+        wanted = {record.environment for record in (*self.records, *self.evaluations) if record.environment}
+        if not wanted:
+            return {}
+        with closing(open_store(self.options.db)) as store:
+            return {key: one.facts for key, one in store.environments(sorted(wanted)).items()}
+
+    def _print(self, path: Path) -> None:
+        for line in json.loads(path.read_text(encoding="utf-8")).get("Performance", ()):
+            if line["QPS"] is None:
+                print(f"{self.task.name} BS {line['BS']}: {line['Status']}: {line['Reason']}")
+            else:
+                tail = line["P99 Latency"]
+                shown = f"{tail} ms" if tail is not None else f"not known ({line.get('P99 Latency Reason', '')})"
+                print(f"{self.task.name} BS {line['BS']}: QPS {line['QPS']}, AVG Latency {line['AVG Latency']} ms, "
+                      f"P99 Latency {shown}{'' if line['Status'] == 'ok' else ', ' + line['Status']}")  # fmt: skip
+        print(f"report: {path}")
+        if self.runs:
+            talk(storage_line(self.runs, self.options.db))
+
+    def _exit_code(self) -> int:
+        """Return 1 where a part that was asked for failed or is missing."""
+        records = [*self.records, *self.evaluations]
+        good = bool(records) and all(record.status in MEASURED for record in records)
+        return 0 if good and not self.unfinished else 1
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--report_dir: {folder} cannot be created: {error.strerror}", "name another folder") from None
+
+
+def _parse_data(texts: Sequence[str]) -> DataPlaces:
+    """Return the place and the further files of each data set, from NAME=PATH and NAME.OPTION=VALUE."""
+    found: dict[str, tuple[str, dict[str, str]]] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise UserError(f"--data: expected NAME=PATH, got `{text}`", "as in --data imagenet=/data/imagenet")
+        kind, _, option = name.partition(".")
+        kind = tasks.DATA_SETS.get(kind, kind)
+        path, more = found.get(kind, ("", {}))
+        found[kind] = (path, {**more, option: value}) if option else (value, more)
+    return found
+
+
+def _show_tasks(folders: TaskFolders) -> int:
+    """Print the tasks of the user's folder, then those that ship."""
+    own = files.names_in(folders.workloads)
+    for name in dict.fromkeys([*own, *tasks.known_tasks()]):
+        print(name)
+    return 0
+
+
+def _show_hardware() -> int:
+    """Print ByteMLPerf's names and every backend, each with the reason why it cannot run here."""
+    known = {found.name: found for found in probe()}
+    for hardware in HARDWARE.values():
+        ran = [name for name in hardware.backends.values() if name in known and not known[name].reason]
+        reasons = [known[name].reason or "" for name in hardware.backends.values() if name in known]
+        why = "; ".join(filter(None, dict.fromkeys(reasons))) or hardware.why_missing()
+        print(f"{hardware.name}\t{', '.join(ran) or f'not here: {why}'}")
+    for found in known.values():
+        print(f"{found.name}\t{found.summary}" + (f"\tnot here: {found.reason}" if found.reason else ""))
+    return 0
+
+
+def _with_underscores(argument: str) -> str:
+    """Return an option as ByteMLPerf spells it: `--hardware-type` is `--hardware_type`."""
+    if not argument.startswith("--"):
+        return argument
+    name, equals, value = argument.partition("=")
+    return "--" + name[2:].replace("-", "_") + equals + value
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        numbers = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        numbers = ()
+    if not numbers or min(numbers) < 1:
+        raise argparse.ArgumentTypeError(f"expected whole numbers of at least 1, as in 1,4,8, got `{text}`")
+    return numbers
+
+
+def _number(text: str) -> int:
+    return _numbers(text)[0]
+
+
+def _positive(most: float, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= most:
+        raise argparse.ArgumentTypeError(f"expected a number above 0 and up to {most:g}, got `{text}`")
+    return value
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="opmark general-perf",
+        description="ByteMLPerf's launch.py of general_perf: measures performance, numerics and accuracy of a model, "
+        "and writes reports/HARDWARE/TASK/result-PRECISION.json. Options may have dashes or underscores.",
+    )
+    theirs = parser.add_argument_group("as in ByteMLPerf")
+    theirs.add_argument("--task", help="a task, as bert-torch-fp32; several with commas between them")
+    theirs.add_argument("--hardware_type", help="CPU, GPU, HPU, or a backend of opmark, as openvino-cpu")
+    theirs.add_argument("--compile_only", action="store_true", help="compile and verify; measure nothing")
+    theirs.add_argument("--show_task_list", action="store_true", help="print the tasks and end")
+    theirs.add_argument("--show_hardware_list", action="store_true", help="print the hardware and end")
+    own = parser.add_argument_group("further options")
+
+    def add(name: str, text: str, **more: Any) -> None:
+        own.add_argument(name, help=text, **more)
+
+    add("--workload", "a workload file, in place of --task", type=Path)
+    add("--workload_dir", "folder with TASK.json [./workloads, ./general_perf/workloads]", type=Path)
+    add("--model_zoo", "folder with MODEL.json [./model_zoo, ./general_perf/model_zoo]", type=Path)
+    add("--report_dir", "folder for the reports [reports]", type=Path, default=Path("reports"))
+    add("--data", "NAME=PATH: a data set for the accuracy; NAME.OPTION=VALUE: a further file of it", action="append",
+        default=[])  # fmt: skip
+    add("--weights", "checkpoint for the zoo's model, whose weights are random without", default="")
+    add("--size", "`small`: a small model of the same structure, to try things out", choices=("full", "small"),
+        default="full")  # fmt: skip
+    add("--clients", "clients at the same time; several numbers, as in 1,2,4, in turn [as the workload says]",
+        type=_numbers)  # fmt: skip
+    add("--iterations", "requests of each client [as the workload says]", type=_number)
+    add("--batch_sizes", "as in 1,4,8 [as the workload says]", type=_numbers)
+    add("--reference", "backend that the accuracy is compared with, on the same samples [none]", default="")
+    add("--data_percent", "share of the data [as the workload says]", type=partial(_positive, 100))
+    add("--threads", "threads of the processor [all cores]", type=_number)
+    add("--processes", "fresh processes per batch size [1]", type=_number, default=1)
+    add("--effort", "how long to warm up [quick]", choices=tuple(EFFORTS), default="quick")
+    add("--timeout", f"seconds for a batch size [{_TIMEOUT:.0f}]", type=partial(_positive, LONGEST), default=_TIMEOUT)
+    add(
+        "--request_timeout",
+        f"seconds for a request [{_REQUEST_TIMEOUT:.0f}]",
+        type=partial(_positive, LONGEST),
+        default=_REQUEST_TIMEOUT,
+    )
+    add("--retries", "further tries of what other work disturbed [0]", type=int, default=0)
+    add("--label", "a name for the runs [the task]", default="")
+    add("--db", "the store [$OPMARK_DB or the data directory]")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

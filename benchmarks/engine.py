@@ -7,8 +7,6 @@ import time
 from functools import partial
 from statistics import median
 
-from opmark.worker.measure.conditions import ConditionsMonitor
-
 from benchmarks.common import Row, Shell, inside_the_clock
 from opmark.plugin import Launch
 from opmark.schema import EFFORTS, Measurement
@@ -16,6 +14,7 @@ from opmark.units import seconds
 from opmark.worker.measure.cache import warm
 from opmark.worker.measure.clock import host_timers
 from opmark.worker.measure.engine import measure
+from opmark.worker.measure.instruments import ConditionsMonitor
 from opmark.worker.measure.sampler import HostSampler
 
 REPEATS = 5

@@ -80,7 +80,7 @@ def keep(place: Path, run: Run, records: Sequence[Record], environments: Mapping
         store_all(store, replace(run, command="", revision=""), public.values(), named)
 
 
-_PRIVATE = ("interpreter", "machine", "system", "variables")
+_PRIVATE = ("gpu_uuid", "interpreter", "machine", "system", "variables")
 """Facts of an environment that stay on the machine."""
 
 

@@ -28,7 +28,7 @@ from opmark.schema import Record, Task
 from opmark.worker.task_runner import TaskRunner
 
 TESTS = Path(__file__).parent
-pytest_plugins = ["again", "rank_fixtures", "worker_fixtures"]
+pytest_plugins = ["again", "rank_fixtures", "worker_fixtures", "nvml_fixtures"]
 
 CALM = TESTS / "helpers" / "calm"
 """On the path of every process that a test starts."""

@@ -353,9 +353,9 @@ def test_a_label_survives_whatever_it_says(db: Path) -> None:
 
 def test_what_there_is_can_be_listed() -> None:
     assert list(list_("ops")) == list(catalogue().values())
-    found = {backend.name: backend.reason for backend in list_("backends")}
+    found = {backend.name: backend for backend in list_("backends")}
     assert list(found) == list(backends())
-    assert found["null"] is None
+    assert (found["null"].reason, found["null"].probed) == (None, False)
     assert {workload.name for workload in list_("suites")} >= {"quick", "faults"}
 
 

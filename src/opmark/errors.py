@@ -25,7 +25,7 @@ from difflib import get_close_matches
 from typing import Any
 
 # Number of names that fit into a hint.
-_FEW = 8
+_FEW = 12
 
 
 class OpmarkError(Exception):

@@ -47,6 +47,11 @@ def rate(value: float, unit: str) -> str:
     return _with_prefix(value, 1000, _DECIMAL, unit)
 
 
+def cycles(value: float) -> str:
+    """Format a number of clock cycles: `2.18M`."""
+    return _with_prefix(value, 1000, _DECIMAL, "").replace(" ", "")
+
+
 def count_noun(number: int, noun: str, several: str | None = None) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {several or noun + 's'}"
 

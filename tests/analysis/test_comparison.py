@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from compared import HERE, QUIET, both, case_of, failed, figures, side
+from msgspec.structs import replace as change
 
 from opmark.analysis.comparison import LEAST_CASES, compare, side_of
 from opmark.analysis.noise_floor import ASSUMED_FLOOR, DISTURBED_FLOOR, NoiseEstimate, SessionEstimate
@@ -17,7 +18,8 @@ from opmark.analysis.pairs import Values, Way
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.report.comparison import footer
 from opmark.schema import EFFORTS, Environment, Measurement, Record, Run, Settings, Task
-from opmark.schema.record import SeriesKey
+from opmark.schema.comparison import Pairing
+from opmark.schema.record import Figure, SeriesKey
 from opmark.stats.verdict import FEWEST, Spread
 from opmark.store.memory import MemoryStore
 
@@ -494,3 +496,85 @@ def test_a_clock_that_moves_between_sessions_makes_no_verdict_where_it_is_known(
     drifted = Counter(simulated(draw, 1.05, clocked=True) for _ in range(200))
     assert drifted["faster"] == 0
     assert drifted["slower"] >= 160
+
+
+# Cycles beside seconds.
+
+GPU = {**HERE, "gpu": "NVIDIA Example", "device": "cuda"}
+
+
+def clocked(seconds: float, hertz: float, **more: Any) -> list[Figure]:
+    times = [seconds * one for one in QUIET]
+    return figures(times, cycles=[time * hertz for time in times], quantity="device_time", cache="cold", **more)
+
+
+def pair_of(a: list[Figure], b: list[Figure], facts: tuple[dict[str, Any], dict[str, Any]] = (GPU, GPU)) -> Pairing:
+    sides = side(a, facts=facts[0]), side(b, "B", facts=facts[1])
+    (pair,) = compare(*sides, {case_of().id: case_of()}, unlike=True, quantity="all").pairs
+    return pair
+
+
+def test_a_slower_clock_shows_in_seconds_and_not_in_cycles() -> None:
+    found = pair_of(clocked(1e-3, 2e9), clocked(1.25e-3, 1.6e9, run="run-b")).cycles
+    assert found is not None
+    assert (found.a, found.b) == (pytest.approx(2e6, rel=1e-3), pytest.approx(2e6, rel=1e-3))
+    assert found.ratio == pytest.approx(1)
+    assert found.clocks == (pytest.approx(2e9), pytest.approx(1.6e9))
+    assert found.moved
+
+
+def test_slower_code_at_the_same_clock_is_slower_in_cycles() -> None:
+    found = pair_of(clocked(1e-3, 2e9), clocked(1.25e-3, 2e9, run="run-b")).cycles
+    assert found is not None
+    assert found.ratio == pytest.approx(1.25)
+    assert not found.moved
+
+
+@pytest.mark.parametrize(("hertz", "moved"), [(1.981e9, False), (1.979e9, True), (2.019e9, False), (2.021e9, True)])
+def test_a_clock_has_moved_from_one_percent_on(hertz: float, moved: bool) -> None:
+    found = pair_of(clocked(1e-3, 2e9), clocked(1e-3, hertz, run="run-b")).cycles
+    assert found is not None
+    assert found.moved is moved
+
+
+def test_only_processes_that_were_compared_count() -> None:
+    """Of a session, those that both sides have."""
+    a, b = clocked(1e-3, 2e9), clocked(1e-3, 1e9, run="run-b")[:4]
+    strange = [change(a[-1], cycles=1.0)]
+    sides = (
+        side([*a[:-1], *strange], session="s", facts=GPU),
+        side(b, "B", session="s", facts=GPU),
+    )
+    (pair,) = compare(*sides, {case_of().id: case_of()}).pairs
+    assert pair.cycles is not None
+    assert pair.cycles.clocks == (pytest.approx(2e9), pytest.approx(1e9))
+
+
+def test_there_are_no_cycles_where_a_clock_is_not_known_or_not_the_same_kind() -> None:
+    good, other = clocked(1e-3, 2e9), clocked(1e-3, 1e9, run="run-b")
+    assert pair_of(good, [*other[:-1], change(other[-1], cycles=None)]).cycles is None
+    assert pair_of(good, other, (GPU, HERE)).cycles is None
+    for quantity in ("energy", "host_time"):
+        a, b = ([change(one, quantity=quantity) for one in found] for found in (good, other))
+        assert pair_of(a, b).cycles is None
+
+
+def test_joules_times_hertz_are_no_reason_to_doubt_a_verdict() -> None:
+    a, b = ([change(one, quantity="energy") for one in clocked(1.0, hertz)] for hertz in (2e9, 1e9))
+    sides = side(a, facts=GPU), side([change(one, run="run-b") for one in b], "B", facts=GPU)
+    (pair,) = compare(*sides, {case_of().id: case_of()}, drift=0.0).pairs
+    assert (pair.verdict, pair.note) == ("same", "")
+
+
+def test_the_mean_is_over_the_cases_of_one_quantity() -> None:
+    """Energy doubles, and has no part in the mean of times."""
+    cases = [case_of(size=n) for n in (1, 2, 3)]
+    a, b = ([f for case in cases for f in figures(times(factor), case)] for factor in (1.0, 1.1))
+    a += figures(times(), cases[0], quantity="energy")
+    b += figures(times(2.0), cases[0], quantity="energy")
+    found = both(a, b, *cases, quantity="all")
+    assert len(found.pairs) == 4
+    assert found.geomean is not None
+    assert (found.geomean.cases, found.geomean.quantity, found.geomean.cache) == (3, "latency", "warm")
+    assert found.geomean.ratio == pytest.approx(1.1)
+    assert any("geometric mean 1.100x" in line and "over 3 cases by latency warm" in line for line in footer(found))

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from opmark.analysis.fits import fit_view, fits
 from opmark.schema import Record
@@ -215,3 +216,15 @@ def test_as_data_nothing_is_rounded_and_every_key_is_there(series: Callable[...,
         "size": 1000, "bus": 1500.0, "seconds": 11e-6, "asked": 1000, "low": 11e-6, "high": 11e-6, "noise": 0.0,
     }  # fmt: skip
     assert (few["alpha"], few["beta"], few["off"], few["reason"]) == (None, None, None, "1 of at least 3 sizes")
+
+
+def test_series_of_different_quantities_say_which_they_are(series: Callable[..., list[Record]]) -> None:
+    other = [
+        replace(one, measurements=(replace(one.measurements[0], quantity="device_time", cache="cold"),))
+        for one in series(backend="torch-cuda")
+    ]
+    assert [one.where for one in fits([*series(), *other])] == [
+        "torch-cpu ×2, latency warm",
+        "torch-cuda ×2, device_time cold",
+    ]
+    assert [one.where for one in fits(series())] == ["torch-cpu ×2"]

@@ -248,3 +248,26 @@ def test_a_newest_run_that_was_cut_short_hides_no_case() -> None:
 def test_an_operator_that_is_no_longer_installed_is_followed_all_the_same() -> None:
     (history,) = histories(nights([(case("gone_op"), step(50, 1.1))]), HistoryQuery()).series
     assert (history.op, len(history.changes)) == ("gone_op", 1)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_change_knows_the_clocks_of_both_levels(known: bool) -> None:
+    """Two steps: a slower clock, then slower code."""
+    store, here = MemoryStore(), Environment.of(FACTS)
+    store.add_environment(here)
+    for night in range(90):
+        clock = 2e9 if night < 30 else 1.6e9
+        seconds = 2e6 / clock * (1.0 if night < 60 else 1.5) * (1 + 0.002 * (night % 3))
+        store.begin(run_of(night))
+        told = clock if known or night != 40 else None  # one run of the level in the middle does not know its clock
+        store.append(run_of(night).id, record(EXP, seconds, here.id, clock=told))
+    (history,) = histories(store, HistoryQuery()).series
+    first, second = history.changes
+    assert (first.ratio, second.ratio) == (pytest.approx(1.25, rel=0.01), pytest.approx(1.5, rel=0.01))
+    if not known:
+        assert first.clocks is second.clocks is first.cycles_ratio is None
+        return
+    assert first.clocks == (pytest.approx(2e9), pytest.approx(1.6e9))
+    assert first.cycles_ratio == pytest.approx(1, rel=0.01)
+    assert second.clocks == (pytest.approx(1.6e9), pytest.approx(1.6e9))
+    assert second.cycles_ratio is None

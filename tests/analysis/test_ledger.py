@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 
 from opmark.analysis.ledger import Ledger, make_ledgers
 from opmark.analysis.rows import MachineFacts, rows_of_records
 from opmark.errors import UserError
+from opmark.report.console.ledger import print_ledger
 from opmark.schema import EFFORTS, Case, Caution, Cost, Measurement, Record, Settings, Task, Verification
 from opmark.schema.machine import MEMORY, Level, Peaks
 from opmark.schema.measurement import PREEMPTED
@@ -116,3 +120,17 @@ def test_counts_of_several_models_cannot_be_told_apart() -> None:
 def test_a_run_without_a_model_says_how_to_make_one() -> None:
     with pytest.raises(UserError, match="no model"):
         make_ledgers(rows_of_records([record(exp(1, 1), {"warm": 1e-5}, None)]))
+
+
+def test_operators_in_different_states_of_the_caches_say_which() -> None:
+    def printed(*operators: Record) -> str:
+        out = StringIO()
+        console = Console(file=out, width=300, color_system=None)
+        print_ledger(ledger(record(MODEL, {"warm": 1e-3}, Cost(1, 1, 1)), *operators), console)
+        return out.getvalue()
+
+    cost = Cost(0, 50_000, 50_000)
+    both = printed(record(exp(1, 2), {"warm": 1e-4}, cost), record(exp(2, 2), {"rotated": 3e-4}, cost))
+    assert "100 µs warm" in both
+    assert "300 µs rotated" in both
+    assert "100 µs warm" not in printed(record(exp(1, 2), {"warm": 1e-4}, cost))

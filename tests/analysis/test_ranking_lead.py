@@ -16,7 +16,6 @@ from opmark.analysis.ranking import (
     Key,
     leads,
     ordered,
-    shared_key,
     verified,
     winner,
 )
@@ -233,15 +232,3 @@ def test_the_winner_is_ahead_of_all_others_and_not_of_the_second_alone() -> None
 def test_alone_nobody_wins() -> None:
     assert winner([once(1.0)], LATENCY) is None
     assert winner([], LATENCY) is None
-
-
-def test_the_quantity_that_is_compared_is_one_that_all_have() -> None:
-    def quantities(*names: str) -> list[Record]:
-        found = tuple(Measurement(name, "warm", "t", [1.0], 1, 0.0, 1, 0.0, "count") for name in names)
-        return [measured(1.0, measurements=found)]
-
-    assert shared_key([quantities("device_time", "latency"), quantities("latency")]) == LATENCY
-    assert shared_key([quantities("device_time", "latency"), quantities("device_time")]) == ("device_time", "warm")
-    assert shared_key([quantities("device_time"), quantities("latency")]) is None
-    assert shared_key([quantities(), quantities("latency")]) == LATENCY, "who measured nothing has no say"
-    assert shared_key([]) is None

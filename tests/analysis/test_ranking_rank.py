@@ -25,6 +25,7 @@ from opmark.schema import (  # fmt: skip
     Task,
     Verification,
 )
+from opmark.schema.load import Load
 from opmark.schema.machine import Floor, NoiseFloor
 from opmark.schema.measurement import PREEMPTED
 from opmark.schema.ranking import RankedCase, Ranking
@@ -153,6 +154,162 @@ def test_quantities_are_never_mixed() -> None:
     (place,) = ranked(timed("torch-cpu"), timed("jax-cpu"), timed("numpy-cpu", 0.1, quantity="throughput")).cases
     assert order(place) == ["torch-cpu", "jax-cpu"]
     assert place.left_out[0].why == "latency warm was not measured"
+
+
+# What is ranked by
+
+
+COLD, WARM, LATENCY = ("device_time", "cold"), ("device_time", "warm"), ("latency", "warm")
+ALL = {COLD: 1.0, WARM: 0.5, LATENCY: 2.0}
+
+
+def many(backend: str, times: dict[tuple[str, str], float], op: str = "exp", **fields: Any) -> Record:
+    """A record with several quantities, in seconds."""
+    near = (0.99, 1.0, 1.01)
+    found = tuple(
+        Measurement(quantity, cache, "virtual", [s * factor for factor in near * 5], 1, 0.0, 1, 0.0, "count")  # type: ignore[arg-type]
+        for (quantity, cache), s in times.items()
+    )
+    return timed(backend, op=op, measurements=found, environment="card", **fields)
+
+
+def by(found: Ranking) -> list[tuple[str, str]]:
+    return [(place.quantity, place.cache) for place in found.cases]
+
+
+def test_a_device_is_ranked_by_its_own_time_with_cold_caches() -> None:
+    """By latency and with warm caches the other one is faster."""
+    jax = {COLD: 0.4, WARM: 0.6, LATENCY: 3.0}
+    found = ranked(many("torch-cuda", ALL), many("jax-cuda", jax))
+    assert by(found) == [COLD]
+    assert order(found.cases[0]) == ["jax-cuda", "torch-cuda"]
+    assert (found.quantity, found.cache) == ("", ""), "nothing was asked for"
+    assert [(group.quantity, group.cache) for group in found.summary] == [COLD]
+
+
+def test_where_one_has_no_device_time_all_are_ranked_by_latency() -> None:
+    found = ranked(many("torch-cuda", ALL), many("jax-cuda", {LATENCY: 3.0}), many("triton-cuda", ALL))
+    assert by(found) == [LATENCY]
+    assert set(order(found.cases[0])) == {"torch-cuda", "jax-cuda", "triton-cuda"}
+
+
+def test_one_that_failed_does_not_decide_what_is_ranked_by() -> None:
+    broken = timed("jax-cuda", status="error", reason="no", measurements=(), environment="card")
+    unverified = many("null-device", {LATENCY: 0.1}, verification=Verification("none", "computes nothing"))
+    assert by(ranked(many("torch-cuda", ALL), broken, unverified)) == [COLD]
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ([{WARM: 1.0, LATENCY: 2.0}] * 2, WARM),
+        ([{WARM: 1.0, LATENCY: 2.0}, {COLD: 1.0, LATENCY: 2.0}], LATENCY),
+        ([{("throughput", "warm"): 1.0}] * 2, ("throughput", "warm")),
+        ([{("latency", "cold"): 1.0}] * 2, ("latency", "cold")),
+        ([{COLD: 1.0}, {LATENCY: 2.0}], LATENCY),
+        ([{COLD: 1.0}, {("energy", "warm"): 2.0}], COLD),
+    ],
+)
+def test_other_quantities_are_ranked_by_if_nothing_else_is_there(
+    times: list[dict[tuple[str, str], float]], expected: tuple[str, str]
+) -> None:
+    found = ranked(*(many(name, own) for name, own in zip(("torch-cuda", "jax-cuda"), times, strict=True)))
+    assert by(found) == [expected]
+    having = [name for name, own in zip(("torch-cuda", "jax-cuda"), times, strict=True) if expected in own]
+    assert order(found.cases[0]) == having
+    assert all(out.why == f"{' '.join(expected)} was not measured" for out in found.cases[0].left_out)
+    assert len(found.cases[0].left_out) == 2 - len(having)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"quantity": "latency"}, LATENCY),
+        ({"quantity": "device_time"}, COLD),
+        ({"quantity": "device_time", "cache": "warm"}, WARM),
+        ({"cache": "warm"}, WARM),
+        ({"cache": "cold"}, COLD),
+    ],
+    ids=str,
+)
+def test_what_is_asked_for_is_ranked_by(asked: dict[str, str], expected: tuple[str, str]) -> None:
+    found = asking(many("torch-cuda", ALL), many("jax-cuda", {**ALL, expected: 0.1}), **asked)
+    assert by(found) == [expected]
+    assert order(found.cases[0]) == ["jax-cuda", "torch-cuda"]
+    assert {"quantity": found.quantity, "cache": found.cache} == {"quantity": "", "cache": "", **asked}
+
+
+def asking(*records: Record, **asked: str) -> Ranking:
+    return rank(Source([("new", records)], ENVIRONMENTS), **asked)
+
+
+def test_who_lacks_what_is_asked_for_is_left_out_with_the_reason() -> None:
+    (place,) = asking(many("torch-cuda", ALL), many("jax-cuda", {LATENCY: 0.1}), quantity="device_time").cases
+    assert order(place) == ["torch-cuda"]
+    assert [(out.backend, out.why) for out in place.left_out] == [("jax-cuda", "device_time cold was not measured")]
+    assert not place.best.decided, "nobody else was measured so"
+
+
+def test_cases_that_nobody_measured_so_are_counted() -> None:
+    found = asking(many("torch-cuda", ALL), many("torch-cuda", {LATENCY: 1.0}, "sin"), quantity="device_time")
+    assert [place.op for place in found.cases] == ["exp"]
+    assert found.without == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"quantity": "energy"}, "no verified energy in these runs to rank by"),
+        ({"cache": "rotated"}, "no verified number with rotated caches in these runs to rank by"),
+        ({"quantity": "latency", "cache": "cold"}, "no verified latency with cold caches in these runs to rank by"),
+    ],
+    ids=str,
+)
+def test_what_nothing_has_is_refused_with_what_there_is(asked: dict[str, str], said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        asking(many("torch-cuda", ALL), **asked)
+    assert caught.value.message == said
+    assert "device_time cold, device_time warm, latency warm" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("asked", [{"quantity": "latncy"}, {"cache": "wram"}], ids=str)
+def test_an_unknown_quantity_or_state_of_the_caches_is_the_users_mistake(asked: dict[str, str]) -> None:
+    with pytest.raises(UnknownName) as caught:
+        asking(many("torch-cuda", ALL), **asked)
+    assert {"quantity": "latency", "cache": "warm"}[next(iter(asked))] in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("grouping", BY)
+def test_groups_never_mix_quantities_or_caches(grouping: str) -> None:
+    records = [many(name, ALL) for name in ("torch-cuda", "jax-cuda")]
+    records += [many(name, {LATENCY: 1.0}, "sin") for name in ("torch-cuda", "jax-cuda")]
+    records += [many(name, {WARM: 1.0}, "cos") for name in ("torch-cuda", "jax-cuda")]
+    found = ranked(*records, by=grouping)
+    assert by(found) == [COLD, LATENCY, WARM]
+    for groups in (found.summary, found.groups):
+        for group in groups:
+            alike = [place for place in found.cases if (place.quantity, place.cache) == (group.quantity, group.cache)]
+            assert group.cases == len(alike) == 1
+    assert len(found.summary) == 3
+
+
+def test_of_each_quantity_the_newest_number_counts() -> None:
+    """The newest run measured latency alone: the device time is that of the run before."""
+    newest = many("torch-cuda", {LATENCY: 9.0})
+    older = (many("torch-cuda", ALL), many("jax-cuda", ALL))
+    found = ranked(newest, older=older)
+    assert by(found) == [COLD]
+    assert {one.backend: one.run for one in found.cases[0].order} == {"torch-cuda": "old", "jax-cuda": "old"}
+    latency = rank(Source([("new", [newest]), ("old", older)], ENVIRONMENTS), quantity="latency")
+    assert {one.backend: one.run for one in latency.cases[0].order} == {"torch-cuda": "new", "jax-cuda": "old"}
+
+
+def test_requests_under_load_are_not_ranked() -> None:
+    record = many("torch-cuda", {("request_latency", "warm"): 1.0})
+    load = Load(clients=1)
+    loaded = replace(record, task=replace(record.task, settings=replace(record.task.settings, load=load)))
+    assert asking(loaded).cases == []
+    assert asking(loaded, quantity="request_latency").cases == []
 
 
 # Several runs
@@ -306,6 +463,18 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     assert read(tmp_path / "best.json") == found
 
 
+def test_a_file_of_a_version_that_named_no_quantity_is_read(tmp_path: Path) -> None:
+    written = msgspec.to_builtins(ranked(*records(), by="operator"))
+    for name in ("quantity", "cache", "without"):
+        del written[name]
+    for group in (*written["summary"], *written["groups"]):
+        del group["quantity"], group["cache"]
+    (tmp_path / "best.json").write_bytes(msgspec.json.encode(written))
+    best = read(tmp_path / "best.json").choose("exp", {"shape": [4]})
+    assert best is not None
+    assert best.backend == "torch-cpu"
+
+
 def test_the_shape_of_the_file_is_kept() -> None:
     """Programs read it: a key may be added, but none may go while `schema` is 1."""
     seen = json.loads(msgspec.json.encode(ranked(*records(), by="operator")))
@@ -323,6 +492,8 @@ def test_the_shape_of_the_file_is_kept() -> None:
         "checked", "numerics", "compile_cold", "compile_cached", "run", "environment",
     } <= set(case["order"][0])  # fmt: skip
     assert {"max_abs", "max_rel", "max_ulp"} <= set(case["order"][0]["numerics"])
+    assert {"quantity", "cache", "without"} <= set(seen)
+    assert {"quantity", "cache"} <= set(seen["groups"][0]) & set(seen["summary"][0])
 
 
 @pytest.mark.parametrize(("text", "said"), [

@@ -13,7 +13,15 @@ import pytest
 from msgspec.structs import replace
 from showcase import run
 
-from opmark.analysis.rows import MachineFacts, Row, RowCollector, RunView, rows_of_records
+from opmark.analysis.rows import (
+    MachineFacts,
+    Row,
+    RowCollector,
+    RunView,
+    headline_name,
+    rows_of_records,
+    split_by_headline,
+)
 from opmark.api.items import view_stored_run
 from opmark.report.row_view import row_view
 from opmark.schema import EFFORTS, Case, Caution, Cost, Environment, Measurement, Memory, Record, Settings, Task
@@ -255,3 +263,26 @@ def test_gradients_of_other_inputs_are_other_items_with_other_names(tmp_path: Pa
     assert [replace(item, key="", case="", wrt=()) for item in found[:1]] == [
         replace(item, key="", case="", wrt=()) for item in found[1:]
     ]
+
+
+def test_rows_of_each_headline_are_apart_and_failures_stay_with_their_backend(make_record: MakeRecord) -> None:
+    def of(backend: str, *found: Measurement, **fields: Any) -> Record:
+        return make_record(backend=backend, measurements=found, **fields)
+
+    device, latency = measured("device_time", "cold", spread(1e-6)), measured("latency", "warm", spread(1e-5))
+    records = [
+        of("jax-cuda", status="error", reason="no"),
+        of("torch-cuda", device, latency),
+        of("torch-cpu", status="error", reason="no", threads=4),
+        of("torch-cpu", latency),
+        of("torch-cuda", device, threads=4),
+    ]
+    parts = split_by_headline(rows_of_records(records))
+    assert [[(row.backend, row.threads) for row in part] for part in parts] == [
+        [("jax-cuda", 2), ("torch-cuda", 2), ("torch-cuda", 4)],
+        [("torch-cpu", 4), ("torch-cpu", 2)],
+    ]
+    assert list(map(headline_name, parts)) == ["device_time cold", "latency warm"]
+    assert split_by_headline([]) == []
+    failures = rows_of_records(records[:1])
+    assert split_by_headline(failures) == [failures]

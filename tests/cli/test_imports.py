@@ -11,7 +11,7 @@ import pytest
 
 Command = Callable[..., Any]
 
-FRAMEWORKS = {"torch", "jax", "tensorflow", "onnxruntime", "triton"}
+FRAMEWORKS = {"torch", "jax", "tensorflow", "onnxruntime", "triton", "openvino", "tvm", "mxnet"}
 
 SCRIPT = """
 import sys
@@ -44,6 +44,8 @@ SMALL = ["--size", "small", "--effort", "quick"]
         ["run", "--help"],
         ["list", "ops"],
         ["list", "suites"],
+        ["list", "backends"],
+        ["list", "backends", "--json"],
         ["describe", "matmul"],
         ["run", "--suite", "quick", "--dry-run", "--backend", "torch-cpu"],
         ["run", "add", *SMALL, "--backend", "null"],

@@ -41,15 +41,48 @@ def test_suites_are_listed_with_the_number_of_their_cases(main: Command) -> None
     assert all(row["description"] for row in rows.values())
 
 
-def test_a_backend_is_listed_with_whether_it_can_run_here_and_if_not_why(main: Command, monkeypatch: Any) -> None:
-    answers = [Availability("a", "one", None), Availability("b", "two", "no GPU [at all]")]
-    monkeypatch.setattr("opmark.runner.probe.probe", lambda: answers)
-    assert main("list", "backends", "--json").objects == [
-        {"backend": "a", "here": True, "reason": "", "summary": "one"},
-        {"backend": "b", "here": False, "reason": "no GPU [at all]", "summary": "two"},
+def test_a_backend_is_listed_as_installed_by_what_metadata_tells(main: Command, monkeypatch: Any) -> None:
+    facts = {"torch": "2.7.1", "environment": "mine"}
+    answers = [
+        Availability("a", "one", None, facts, probed=False),
+        Availability("b", "two", "no GPU [at all]", probed=False),
     ]
-    lines = [" ".join(line.split()) for line in main("list", "backends").out.splitlines()]
-    assert lines == ["backend here reason summary", "a yes one", "b no no GPU [at all] two"]
+    monkeypatch.setattr("opmark.runner.survey.survey", lambda: answers)
+    monkeypatch.setattr("opmark.runner.probe.probe", None)
+    assert main("list", "backends", "--json").objects == [
+        {"backend": "a", "here": True, "probed": False, "reason": "", "summary": "one", "facts": facts},
+        {"backend": "b", "here": False, "probed": False, "reason": "no GPU [at all]", "summary": "two", "facts": {}},
+    ]
+    done = main("list", "backends")
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    assert lines == [
+        "backend here found reason summary",
+        "a installed torch 2.7.1, environment mine one",
+        "b no no GPU [at all] two",
+    ]
+    assert done.err == "`installed` is what metadata tells; --probe starts each backend to see whether it runs\n"
+
+
+def test_a_backend_that_was_started_is_listed_as_running(main: Command, monkeypatch: Any) -> None:
+    answers = [Availability("a", "one", None, {"torch": "2.7.1"}), Availability("b", "two", "no GPU [at all]")]
+    monkeypatch.setattr("opmark.runner.probe.probe", lambda: answers)
+    monkeypatch.setattr("opmark.runner.survey.survey", None)
+    first, second = main("list", "backends", "--probe", "--json").objects
+    assert first == {
+        "backend": "a", "here": True, "probed": True, "reason": "", "summary": "one", "facts": {"torch": "2.7.1"}
+    }  # fmt: skip
+    assert (second["here"], second["probed"], second["reason"]) == (False, True, "no GPU [at all]")
+    done = main("list", "backends", "--probe")
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    assert lines == ["backend here reason summary", "a runs one", "b no no GPU [at all] two"]
+    assert done.err == ""
+
+
+def test_only_backends_can_be_started(main: Command) -> None:
+    done = main("list", "suites", "--probe")
+    assert (done.code, done.out) == (2, "")
+    assert done.line("error:") == "suites cannot be started"
+    assert "`opmark list backends --probe`" in done.line("hint:")
 
 
 def test_of_a_category_only_its_operators_are_listed(main: Command) -> None:
@@ -97,8 +130,10 @@ def test_only_operators_are_a_page(main: Command) -> None:
 def test_a_table_fits_the_terminal_and_breaks_no_word(
     main: Command, monkeypatch: pytest.MonkeyPatch, kind: str, width: int
 ) -> None:
-    answers = [Availability("torch-accelerator", "PyTorch, eager, on " + "whatever " * 20, "no driver " * 20)]
-    monkeypatch.setattr("opmark.runner.probe.probe", lambda: answers)
+    facts = {"torch": "2.13.0+cpu", "environment": "mine"}
+    what, why = "PyTorch, eager, on " + "whatever " * 20, "no driver " * 20
+    answers = [Availability("torch-accelerator", what, why, facts, probed=False)]
+    monkeypatch.setattr("opmark.runner.survey.survey", lambda: answers)
     whole = {word for line in main("list", kind).out.splitlines() for word in line.split()}
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)

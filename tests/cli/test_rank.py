@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -30,15 +30,19 @@ Command = Callable[..., Any]
 RUN, LATER = "20300101-000000-aaaa", "20310101-000000-bbbb"
 
 
-def record(backend: str, seconds: float, environment: str) -> Record:
+def record(backend: str, seconds: float | dict[str, float], environment: str) -> Record:
+    """The record of a backend with a latency, or with several quantities."""
     case = Case.of("exp", {"shape": [4], "dtype": "float32"}, "forward")
-    samples = [seconds * factor for factor in (0.99, 1.0, 1.01)] * 5
-    found = (Measurement("latency", "warm", "virtual", samples, 1, 0.0, 1, 0.0, "count"),)
+    times = seconds if isinstance(seconds, dict) else {"latency warm": seconds}
+    found = tuple(
+        Measurement(*key.split(), "virtual", [s * factor for factor in (0.99, 1.0, 1.01)] * 5, 1, 0.0, 1, 0.0, "count")  # type: ignore[arg-type]
+        for key, s in times.items()
+    )
     task = Task(case, backend, backend.partition("-")[0], Settings(2, "quick", EFFORTS["quick"]))
     return Record(task, "ok", "", found, verification=Verification("full"), environment=environment)
 
 
-def keep(db: Path, run: str, label: str, times: dict[str, float]) -> None:
+def keep(db: Path, run: str, label: str, times: Mapping[str, float | dict[str, float]]) -> None:
     here = Environment.of({"cpu": "a processor", "device": "cpu"})
     with closing(open_store(db, create=True)) as store:
         store.begin(Run(run, f"{run[:4]}-01-01", "plan", len(times), label))
@@ -73,7 +77,7 @@ def test_a_table_is_printed_and_a_file_written(main: Command, stored: Path, tmp_
     path = tmp_path / "new" / "best.json"
     done = main("rank", "first", "--by", "case", "-o", str(path))
     assert done.code == 0
-    assert "a processor, 2 threads, forward" in done.out
+    assert "a processor, 2 threads, forward, backends NAME-cpu, by latency warm: " in done.out
     assert "numpy 3.00x" in done.out
     assert done.err == f"wrote 1 case to {path}\n"
     best = read_ranking(path).choose("exp", {"shape": [4]})
@@ -88,8 +92,42 @@ def test_the_same_from_python(stored: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "by", "order"),
+    [
+        ([], "device_time cold", ["jax-cuda", "torch-cuda"]),
+        (["--cache", "warm"], "device_time warm", ["torch-cuda", "jax-cuda"]),
+        (["--quantity", "latency"], "latency warm", ["torch-cuda", "jax-cuda"]),
+        (["--quantity", "device_time", "--cache", "warm"], "device_time warm", ["torch-cuda", "jax-cuda"]),
+    ],
+)
+def test_the_quantity_that_was_asked_for_is_ranked_by_and_named(
+    main: Command, db: Path, tmp_path: Path, arguments: list[str], by: str, order: list[str]
+) -> None:
+    torch = {"device_time cold": 5e-5, "device_time warm": 1e-5, "latency warm": 1e-4}
+    jax = {"device_time cold": 2e-5, "device_time warm": 2e-5, "latency warm": 2e-4}
+    keep(db, RUN, "device", {"torch-cuda": torch, "jax-cuda": jax})
+    (place,) = json.loads(main("rank", "--json", *arguments).out)["cases"]
+    assert f"{place['quantity']} {place['cache']}" == by
+    assert [one["backend"] for one in place["order"]] == order
+    for grouping in ("operator", "case"):
+        assert f", by {by}: 1 case" in main("rank", "--by", grouping, *arguments).out
+    main("rank", "-o", str(tmp_path / "best.json"), *arguments)
+    written = read_ranking(tmp_path / "best.json")
+    assert {f"{one.quantity} {one.cache}" for one in (*written.cases, *written.summary, *written.groups)} == {by}
+    options = dict(zip([name.removeprefix("--") for name in arguments[::2]], arguments[1::2], strict=True))
+    assert opmark.rank(**options, db=db).cases == written.cases  # type: ignore[arg-type]
+    assert opmark.rank(**options, db=db).choose("exp", {"shape": [4]}) == written.cases[0].best  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["--by", "opertor"], "no grouping named `opertor`"), (["nosuch"], "no run named `nosuch`")],
+    [
+        (["--by", "opertor"], "no grouping named `opertor`"),
+        (["nosuch"], "no run named `nosuch`"),
+        (["--quantity", "latncy"], "no quantity named `latncy`"),
+        (["--cache", "hot"], "no state of the caches named `hot`"),
+        (["--quantity", "energy"], "no verified energy in these runs to rank by"),
+    ],
 )
 def test_what_is_not_there_is_the_users_mistake(main: Command, stored: Path, arguments: list[str], said: str) -> None:
     done = main("rank", *arguments)

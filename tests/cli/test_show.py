@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -76,7 +77,10 @@ def test_showing_changes_nothing(main: Command, db: Path) -> None:
 def test_several_backends_stand_side_by_side_unless_the_long_table_is_asked_for(main: Command) -> None:
     asked = ("exp", "add", "--size", "small", "--effort", "quick", "--backend", "null,null-device")
     ran = main("run", *asked)
-    assert ran.out.splitlines()[0].split() == ["case", "null", "null-device"]
+    titles, heads, *_ = ran.out.splitlines()
+    assert re.findall(r"\w+ \w+", titles) == ["device_time cold", "device_time warm", "latency warm"]
+    assert heads.split() == ["case", *["null", "null-device"] * 3]
+    assert "null: exp, add: not measured: device_time cold, device_time warm; measured: latency warm" in ran.out
     assert main("show").out == ran.out
     long = main("show", "--long").out
     assert long.splitlines()[0].split()[:3] == ["operator", "parameters", "backend"]

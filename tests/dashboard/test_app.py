@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,18 @@ def test_a_run_is_sorted_filtered_and_paged_by_its_address(client: TestClient) -
     failed = client.get("/api/runs/showcase?status=failed").json()["items"]
     assert {item["status"] for item in failed} == {"error", "timeout", "wrong", "oom"}
     assert client.get("/api/runs/showcase?page=2").json()["items"] == []
+
+
+def test_times_of_different_quantities_are_sorted_apart_and_have_tables_of_their_own(client: TestClient) -> None:
+    told = client.get("/api/runs/showcase?sort=time&status=ok").json()
+    leads = [item["timings"][0] for item in told["items"]]
+    groups = [(name, [one["median"] for one in own]) for name, own in groupby(leads, lambda one: one["quantity"])]
+    assert [name for name, _ in groups] == ["device_time", "latency"]
+    assert all(medians == sorted(medians) for _, medians in groups)
+    page = client.get("/runs/showcase?sort=time&status=ok").text
+    first, second = re.findall(r'<div class="scroll"[^>]*aria-label="Items: (?:\w+ \w+)">.*?</table>', page, re.DOTALL)
+    assert ("device_time" in first, "latency" in first) == (True, False)
+    assert ("device_time" in second, "latency" in second) == (False, True)
 
 
 def test_what_failed_comes_first_and_is_escaped(client: TestClient) -> None:

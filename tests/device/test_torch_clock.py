@@ -1,4 +1,4 @@
-"""The clock of a CUDA device, on one: `python -m pytest tests/device`."""
+"""The clocks of a CUDA device, on one: `python -m pytest tests/device`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,11 +19,19 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-@pytest.fixture
-def clock() -> Any:
+@pytest.fixture(params=["torch-profiler", "cupti"])
+def clock(request: pytest.FixtureRequest) -> Iterator[Any]:
     from opmark.frameworks.torch.device_clock import CudaClock
+    from opmark.worker.measure.cupti import open_cupti
 
-    return CudaClock()
+    found: Any = CudaClock()
+    if request.param == "cupti":
+        torch.zeros(1, device="cuda")
+        found, why = open_cupti(torch.cuda.synchronize, found)
+        assert not why
+    assert found.name == request.param
+    yield found
+    found.detach()
 
 
 @pytest.fixture
@@ -164,6 +173,7 @@ except TimerFailed as failure:
 
 
 @pytest.mark.filterwarnings("ignore:Warning. Profiler clears events")
+@pytest.mark.parametrize("clock", ["torch-profiler"], indirect=True)
 def test_a_profiler_that_is_in_use_is_left_alone_and_said(clock: Any, x: Any) -> None:
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities) as theirs:
@@ -171,3 +181,71 @@ def test_a_profiler_that_is_in_use_is_left_alone_and_said(clock: Any, x: Any) ->
         with pytest.raises(TimerFailed, match="already in use"):
             clock.trace([x.exp] * 3, None, 0.0)
     assert any("exp" in event.name for event in theirs.events())
+
+
+# Several streams, graphs, and both clocks in one process
+
+CYCLES = 400_000
+
+
+def spin(cycles: int) -> None:
+    torch.cuda._sleep(cycles)
+
+
+def test_streams_that_overlap_add_up_in_the_time_and_not_in_the_span(clock: Any) -> None:
+    main, one, two = torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()
+
+    def both() -> None:
+        for stream, cycles in ((one, CYCLES), (two, CYCLES // 2)):
+            stream.wait_stream(main)
+            with torch.cuda.stream(stream):
+                spin(cycles)
+        main.wait_stream(one)
+        main.wait_stream(two)
+
+    both()
+    alone = statistics.median(busy(call) for call in clock.trace([lambda: spin(CYCLES)] * 5, None, 0.01).calls)
+    calls = clock.trace([both] * 5, None, 0.01).calls
+    assert {len(call) for call in calls} == {2}
+    assert statistics.median(map(busy, calls)) == pytest.approx(1.5 * alone, rel=0.05)
+    assert statistics.median(map(span, calls)) == pytest.approx(alone, rel=0.05)
+
+
+def test_kernels_of_a_graph_are_those_of_the_calls(clock: Any) -> None:
+    x = torch.randn(2048, 2048, device="cuda")
+
+    def call() -> Any:
+        return torch.softmax(x, -1).exp().sum(0)
+
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    eager = clock.trace([call] * 10, None, 0.01).calls
+    replayed = clock.trace([graph.replay] * 10, None, 0.01).calls
+    assert {len(one) for one in replayed} == {len(one) for one in eager}
+    assert {a.name for a in replayed[0]} == {a.name for a in eager[0]}
+    assert statistics.median(map(busy, replayed)) == pytest.approx(statistics.median(map(busy, eager)), rel=0.1)
+
+
+def test_both_clocks_agree(x: Any) -> None:
+    from opmark.frameworks.torch.device_clock import CudaClock
+    from opmark.worker.measure.cupti import open_cupti
+
+    big = torch.randn(4096, 4096, device="cuda")
+    own, _ = open_cupti(torch.cuda.synchronize, None)
+    medians = [
+        statistics.median(busy(call) for call in clock.trace([big.exp] * 20, None, 0.01).calls)
+        for clock in (own, CudaClock(), own, CudaClock())
+        if clock
+    ]
+    assert max(medians) == pytest.approx(min(medians), rel=0.03)
+    assert own is not None
+    own.detach()
+
+
+def test_names_of_kernels_can_be_read(clock: Any, x: Any) -> None:
+    (call,) = clock.trace([x.exp], None, 0.0).calls
+    assert "at::native" in call[0].name

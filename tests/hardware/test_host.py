@@ -125,3 +125,60 @@ def test_the_clock_limit_is_none_where_nobody_tells(monkeypatch: pytest.MonkeyPa
         assert host_module.host.__wrapped__()["max_mhz"] is None
     monkeypatch.setattr(psutil, "cpu_freq", lambda: SimpleNamespace(max=3500.0))
     assert host_module.host.__wrapped__()["max_mhz"] == 3500.0
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fake /proc/driver/nvidia."""
+    monkeypatch.setattr(host_module, "DRIVER", tmp_path)
+    return tmp_path
+
+
+def add_gpu(driver: Path, bus: str, text: str) -> None:
+    (driver / "gpus" / bus).mkdir(parents=True)
+    (driver / "gpus" / bus / "information").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\nGCC version:  gcc",
+         "535.183.01"),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs-builder@U16)",
+         "570.86.15"),
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  390.157  Wed Oct 12 2022", "390.157"),
+    ],
+)  # fmt: skip
+def test_the_version_of_the_driver_is_that_of_its_module(driver: Path, text: str, version: str) -> None:
+    (driver / "version").write_text(text)
+    assert host_module.nvidia_driver() == {"driver": version}
+
+
+def test_gpus_are_counted_by_their_names(driver: Path) -> None:
+    for number in range(3):
+        add_gpu(driver, f"0000:0{number}:00.0", "Model: \t\t NVIDIA H200\nIRQ:   \t\t 77\nGPU UUID: \t GPU-1\n")
+    add_gpu(driver, "0000:09:00.0", "Model: \t\t Tesla V100-SXM2-16GB \nIRQ: 78\n")
+    assert host_module.nvidia_driver() == {"gpu": "3 × NVIDIA H200, Tesla V100-SXM2-16GB"}
+
+
+def test_a_driver_that_says_nothing_or_nonsense_has_no_facts(driver: Path) -> None:
+    assert host_module.nvidia_driver() == {}
+    (driver / "version").write_text("no number here\n")
+    add_gpu(driver, "0000:01:00.0", "no model here\n")
+    assert host_module.nvidia_driver() == {}
+
+
+def test_a_gpu_without_the_library_of_its_driver_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container that was started without NVIDIA's tools."""
+    node, library = tmp_path / "nvidia0", tmp_path / "libcuda.so.1"
+    monkeypatch.setattr(host_module, "_NVIDIA_FILES", (str(node),))
+    monkeypatch.setattr(host_module, "DRIVER_LIBRARY", str(library))
+    assert host_module.why_no_driver_library() is None, "there is no GPU at all"
+    node.touch()
+    assert host_module.why_no_driver_library() == f"{library} of NVIDIA's driver cannot be loaded here"
+    library.write_bytes(b"not a library")
+    assert host_module.why_no_driver_library() is not None
+    monkeypatch.setattr(host_module, "CDLL", lambda name: None)
+    assert host_module.why_no_driver_library() is None

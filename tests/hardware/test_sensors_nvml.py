@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nvml_fixtures import OTHER, Driver
 
-from opmark.hardware.sensors import NvmlSensors, nvml_sensors, throttle_reasons, visible_gpu
+from opmark.hardware.sensors import NvmlSensors, nvml_sensors, throttle_reasons, visible_gpu, visible_handles
 from opmark.schema import SensorReading
 
 UUID = "8a6c2c0e-1111-2222-3333-444455556666"
@@ -44,6 +45,9 @@ class OldestNvml(ModuleType):
         if uuid != f"GPU-{UUID}":
             raise self.NVMLError("Not Found")
         return "handle"
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 1
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> str:
         if index:
@@ -215,3 +219,57 @@ def test_the_gpu_that_a_framework_finds_first_is_named(told: str | None, there: 
 def test_without_the_library_no_gpu_is_named(monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert visible_gpu() == {}
+
+
+# Which of several GPUs a framework uses.
+
+
+@pytest.mark.parametrize(
+    ("listed", "found"),
+    [
+        (None, [0, 1]),
+        ("1", [1]),
+        ("1,0", [1, 0]),
+        (" 1 , 0", [1, 0]),
+        ("GPU-1b2d", [1]),
+        (f"GPU-{UUID},GPU-1b2d", [0, 1]),
+        ("0,7,1", [0]),  # CUDA ends at the first that is not there
+        ("GPU-", []),  # and takes no name that several have
+        ("-1", []),
+        ("", []),
+    ],
+)
+def test_the_gpus_that_cuda_shows_in_its_order(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, listed: str | None, found: list[int]
+) -> None:
+    import pynvml
+
+    driver.set(OTHER, GetName="NVIDIA Other")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if listed is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    assert visible_handles(pynvml) == [(index, (UUID, OTHER)[index]) for index in found]
+    first = [{"gpu": ("NVIDIA Example", "NVIDIA Other")[i], "gpu_uuid": (UUID, OTHER)[i]} for i in found[:1]]
+    assert visible_gpu() == (first[0] if first else {})
+
+
+def test_a_part_of_a_gpu_is_found_by_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Divided(OldestNvml):
+        def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+            assert uuid == "MIG-part"
+            return "part"
+
+        def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, part: str) -> str:
+            return {"part": "handle"}[part]
+
+        def nvmlDeviceGetIndex(self, handle: str) -> int:
+            return {"handle": 0}[handle]
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-part")
+    assert visible_handles(Divided()) == [(0, "part")]
+
+
+def test_each_of_two_gpus_has_its_own_sensors(driver: Driver) -> None:
+    driver.set(OTHER, GetClockInfo={"1": 1200, "2": 3201})
+    clocks = [sensors.read().clock for uuid in (UUID, OTHER) if (sensors := nvml_sensors(uuid)[0])]
+    assert clocks == [1.98e9, 1.2e9]

@@ -9,7 +9,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from opmark.schema import EFFORTS, Case, Caution, Environment, Measurement, Record, Run, Settings, Task
+from opmark.schema import (
+    EFFORTS,
+    Case,
+    Caution,
+    Conditions,
+    Environment,
+    Measurement,
+    Record,
+    Run,
+    SensorReading,
+    Settings,
+    Task,
+)
 from opmark.store.memory import MemoryStore
 from opmark.store.protocol import Store
 
@@ -42,8 +54,22 @@ def record(
         return Record(task, fields.pop("status", "error"), "raised", environment=environment)
     cautions = tuple(Caution(code, "") for code in fields.pop("cautions", ()))
     keys = fields.pop("keys", [("latency", "warm")])
+    clock = fields.pop("clock", None)
+    conditions = Conditions((SensorReading(clock=clock),)) if clock else Conditions()
     found = tuple(
-        Measurement(quantity, cache, "virtual", [seconds * (1 + i)] * 3, 1, 0.0, 1, 0.0, "count", cautions)
+        Measurement(
+            quantity,
+            cache,
+            "virtual",
+            [seconds * (1 + i)] * 3,
+            1,
+            0.0,
+            1,
+            0.0,
+            "count",
+            cautions,
+            conditions=conditions,
+        )
         for i, (quantity, cache) in enumerate(keys)
     )
     return Record(task, "ok", "", found, environment=environment)

@@ -99,6 +99,16 @@ def test_a_right_model_is_verified_in_full(dtype: str, monkeypatch: pytest.Monke
     assert numbers.max_abs <= record.verification.bounds[0] * numbers.rms
 
 
+def test_rounding_to_float64_adds_up_as_that_to_float32_does() -> None:
+    """Nothing wider shows it. Another order of summation is off by more than one rounding of the result."""
+    source = TinySource()
+    given = model_operator(source).complete(model_operator(source).preset("small"))
+    narrow, wide = (execution.effects(source, {**given, "dtype": dtype}) for dtype in ("float32", "float64"))
+    assert wide[0] == pytest.approx([effect * 2.0**-29 for effect in narrow[0]])
+    assert wide[0][0] > 2.0**-53
+    assert wide[1] == pytest.approx(narrow[1])
+
+
 def test_bfloat16_does_not_pass_for_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that computes in a coarser type than the case says is outside of the bound of that type."""
     source = TinySource()

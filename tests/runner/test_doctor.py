@@ -42,6 +42,7 @@ def trial(monkeypatch: pytest.MonkeyPatch) -> type[FakeSupervisor]:
 
     monkeypatch.setattr(module, "probe", lambda: [TORCH])
     monkeypatch.setattr(module, "disturbances", lambda: [DiagnosisItem("load", True, "0")])
+    monkeypatch.setattr(module, "gpu_disturbances", list)
     monkeypatch.setattr(module, "Supervisor", Fake)
     return Fake
 
@@ -56,6 +57,17 @@ def test_a_diagnosis_has_the_host_the_backends_and_the_findings(trial: type[Fake
     assert diagnosis.backends == [TORCH]
     assert list(findings(diagnosis)) == ["load", "clock", "instructions"]
     assert msgspec.json.decode(msgspec.json.encode(diagnosis)).keys() == {"host", "backends", "findings", "next_steps"}
+
+
+def test_what_is_wrong_with_a_gpu_is_found_before_backends_use_it(
+    trial: type[FakeSupervisor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    found = DiagnosisItem("persistence mode of GPU 0", False, "off", "sudo nvidia-smi -i 0 -pm 1")
+    monkeypatch.setattr(module, "gpu_disturbances", lambda: order.append("gpu") or [found])
+    monkeypatch.setattr(module, "probe", lambda: order.append("probe") or [TORCH])
+    assert findings(doctor())[found.name] == found
+    assert order == ["gpu", "probe"]
 
 
 def test_the_trial_is_a_bfloat16_product(trial: type[FakeSupervisor]) -> None:

@@ -314,3 +314,26 @@ def test_a_pattern_is_every_operator_that_it_matches() -> None:
 def test_a_pattern_that_matches_nothing_is_a_mistake() -> None:
     with pytest.raises(InvalidParameter, match="zzz"):
         cases("zzz*")
+
+
+# A sample of many cases
+
+
+@pytest.mark.parametrize("count", [1, 5, 30, 145, 1000])
+def test_a_sample_is_of_every_operator_and_the_same_for_the_same_seed(count: int) -> None:
+    whole = select_cases(Selection(suite="recsys"))
+    found, again, other = (select_cases(Selection(suite="recsys", sample=count), seed).cases for seed in (0, 0, 1))
+    ids = [case.id for case in whole.cases]
+    places = [ids.index(case.id) for case in found]
+    assert len(found) == min(count, len(ids))
+    assert places == sorted(set(places)), "in the order of the suite, and none twice"
+    assert len({case.op for case in found}) == min(len(found), len({case.op for case in whole.cases}))
+    assert found == again
+    assert (found == other) == (count >= len(ids))
+
+
+def test_a_sample_is_said_and_one_that_takes_all_is_not() -> None:
+    assert select_cases(Selection(suite="quick", sample=5), 3).left_out == (
+        "a sample of 5 of 26 cases, drawn with seed 3",
+    )
+    assert select_cases(Selection(suite="quick", sample=26)).left_out == ()

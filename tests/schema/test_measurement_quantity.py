@@ -23,7 +23,7 @@ def test_a_quantity_is_found_by_its_name() -> None:
 
 def test_what_a_device_has_is_told_first() -> None:
     """The first quantity that was measured is the headline of a row."""
-    assert list(QUANTITIES)[:3] == ["device_time", "device_span", "latency"]
+    assert list(QUANTITIES)[:4] == ["device_time", "device_span", "unqueued_time", "latency"]
 
 
 def test_every_mode_is_a_quantity() -> None:

@@ -38,10 +38,10 @@ from opmark.plugin.param import format_params, param_options
 from opmark.plugin.registry import parameters_of, way_of
 from opmark.schema import CACHES, QUANTITIES, Case, Run
 from opmark.schema.case import shown_case
-from opmark.schema.comparison import Compared, Geomean, Pairing
+from opmark.schema.comparison import Compared, Geomean, PairCycles, Pairing
 from opmark.schema.load import parse_load_text
-from opmark.schema.machine import NoiseFloor
-from opmark.schema.measurement import PREEMPTED
+from opmark.schema.machine import NoiseFloor, chip
+from opmark.schema.measurement import PREEMPTED, is_clocked
 from opmark.schema.record import COUNTED, MEASURED, Figure
 from opmark.schema.run import CHANGED
 from opmark.stats.interval import Interval, geometric_mean, log_interval
@@ -183,7 +183,7 @@ def compare(
     spreads = [draft.sessions for draft in settled if draft.sessions]
     allowed = max((one.deviation for one in spreads), default=0.0 if clocked else rules.drift)
     alike = same_limit(margin, DRIFT if spreads else allowed)
-    pairs = [_pairing(_with_reasons(draft, a, b), names) for draft in settled]
+    pairs = [_with_cycles(_pairing(_with_reasons(draft, a, b), names), draft, (a, b)) for draft in settled]
     if not together:
         pairs = [_with_command(pair, draft, (a, b), cases) for pair, draft in zip(pairs, settled, strict=True)]
     return Compared(
@@ -194,7 +194,7 @@ def compare(
         margin=margin,
         drift=allowed,
         pairs=tuple(sorted(pairs, key=_by_effect)),
-        geomean=geomean(judged, rules._replace(sessions=max(spreads, default=None))),
+        geomean=_mean_of_most(settled, rules),
         only=(tuple(map(names.lone, found.only[0])), tuple(map(names.lone, found.only[1]))),
         differing=differ,
         resolution=alike if alike > margin else None,
@@ -409,6 +409,24 @@ def _pairing(draft: _Draft, names: _CaseNames) -> Pairing:
     )
 
 
+def _with_cycles(pair: Pairing, draft: _Draft, sides: tuple[ComparedSide, ComparedSide]) -> Pairing:
+    """Return the pair in cycles too, where both sides ran on the same kind of chip and every process knows its
+    clock."""
+    chips = {chip(dict(side.facts.get(_environment(one), {}))) for side, one in zip(sides, draft.pair, strict=True)}
+    if draft.judged is None or draft.key is None or not is_clocked(draft.key[0]) or len(chips) > 1:
+        return pair
+    used = draft.judged.used
+    counted = [
+        [one.figures[draft.key][process].cycles for process in medians]
+        for one, medians in zip(draft.pair, (used.a, used.b), strict=True)
+    ]
+    known = [[count for count in counts if count] for counts in counted]
+    if known != counted:
+        return pair
+    a, b = map(geometric_mean, known)
+    return replace(pair, cycles=PairCycles(a, b, b / a, (a / used.centre("a"), b / used.centre("b"))))
+
+
 def _with_command(
     pair: Pairing, draft: _Draft, sides: tuple[ComparedSide, ComparedSide], cases: Mapping[str, Case]
 ) -> Pairing:
@@ -534,6 +552,22 @@ def _list_first(found: Sequence[Measured], names: _CaseNames) -> str:
 def ids(*sides: ComparedSide) -> Iterable[str]:
     """Return the ids of the cases of these sides."""
     return {figure.case for side in sides for figure in side.figures}
+
+
+def _mean_of_most(settled: Sequence[_Draft], rules: Rules) -> Geomean | None:
+    """Return the mean over the cases of the quantity that most of them have; ratios of different quantities have no
+    mean."""
+    by_key: dict[Key, list[_Draft]] = {}
+    for draft in settled:
+        if draft.key and draft.judged:
+            by_key.setdefault(draft.key, []).append(draft)
+    if not by_key:
+        return None
+    key, own = max(by_key.items(), key=lambda one: len(one[1]))
+    spreads = [draft.sessions for draft in own if draft.sessions]
+    judged = [draft.judged for draft in own if draft.judged]
+    mean = geomean(judged, rules._replace(sessions=max(spreads, default=None)))
+    return replace(mean, quantity=key[0], cache=key[1]) if mean else None
 
 
 LEAST_CASES = 10

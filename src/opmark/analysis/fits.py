@@ -200,7 +200,8 @@ class Fitted(Struct, frozen=True):
     """The same as readable text."""
     backend: str
     where: str
-    """Backend, implementation, threads and processes, as in the table of a run."""
+    """Backend, implementation, threads and processes, as in the table of a run; the quantity, if series differ in
+    it."""
     points: tuple[FitPoint, ...]
     """Sorted by size."""
     fit: Fit | None
@@ -248,7 +249,8 @@ def fits_of(found: Sequence[Row]) -> list[Fitted]:
         summary = row.summary() if first and first.unit == "s" and row.status in COUNTED else None
         if moved and moved.size and summary:
             series.setdefault(_series_key(row), []).append((row, _point(row, moved, summary)))
-    return [_fit_series(pairs) for pairs in series.values()]
+    several = len({row.keys[0] for pairs in series.values() for row, _ in pairs}) > 1
+    return [_fit_series(pairs, named=several) for pairs in series.values()]
 
 
 def _point(row: Row, moved: Traffic, summary: Summary) -> FitPoint:
@@ -272,15 +274,17 @@ def _series_key(row: Row) -> str:
     )
 
 
-def _fit_series(pairs: Sequence[tuple[Row, FitPoint]]) -> Fitted:
+def _fit_series(pairs: Sequence[tuple[Row, FitPoint]], *, named: bool) -> Fitted:
+    """Return the fit of one series. `named`: with the quantity, which differs between series."""
     row = pairs[0][0]
+    where = f"{row.where}, {' '.join(row.keys[0])}" if named else row.where
     params = but_size(row.params)
     points = tuple(sorted((point for _, point in pairs), key=lambda point: point.size))
     found = fit([point.size for point in points], [point.seconds for point in points])
     shown = case_parameters(Case.of(row.op, params, row.phase))
     none = found.reason if isinstance(found, NoFit) else ""
     line = found if isinstance(found, Fit) else None
-    return Fitted(row.op, params, shown, row.backend, row.where, points, line, none)
+    return Fitted(row.op, params, shown, row.backend, where, points, line, none)
 
 
 def remarks(one: Fitted) -> list[str]:

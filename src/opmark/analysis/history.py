@@ -25,7 +25,7 @@ from opmark.schema import FAILED, QUANTITIES, Case, Run
 from opmark.schema.case import PLUGIN_OPERATOR, is_operator, shown_case
 from opmark.schema.history import Histories, History, HistoryPoint, LevelChange, Outage, RunAt
 from opmark.schema.machine import NoiseFloor
-from opmark.schema.measurement import PREEMPTED, Cache
+from opmark.schema.measurement import PREEMPTED, Cache, is_clocked
 from opmark.schema.record import COUNTED, Figure, SeriesKey
 from opmark.stats import geometric_mean, log_interval
 from opmark.stats.change_point import MARGIN, SHORTEST, Change, describe_series, early_warning
@@ -277,7 +277,8 @@ def _history(
         points=tuple(value.point for value in line.values),
         level=median(level[:-1] or level),
         changes=tuple(
-            _level_change(change, since, line, facts) for change, since in zip(changes, begins, strict=False)
+            _level_change(change, since, until, line, facts)
+            for change, since, until in zip(changes, begins, [*begins[2:], len(values)], strict=False)
         ),
         outages=tuple(line.outages),
         floor=floor,
@@ -288,9 +289,13 @@ def _history(
     )
 
 
-def _level_change(change: Change, since: int, line: MachineSeries, facts: Mapping[str, dict[str, Any]]) -> LevelChange:
-    """Describe a change. `since` is the index at which the old level began."""
+def _level_change(
+    change: Change, since: int, until: int, line: MachineSeries, facts: Mapping[str, dict[str, Any]]
+) -> LevelChange:
+    """Describe a change. `since` is the index at which the old level began, `until` the one before which the new level
+    ends."""
     old = [value.point for value in line.values[since : change.at]]
+    new = [value.point for value in line.values[change.at : until]]
     before, after = old[-1], line.values[change.at].point
     return LevelChange(
         before=before.run,
@@ -302,8 +307,15 @@ def _level_change(change: Change, since: int, line: MachineSeries, facts: Mappin
         high=change.high,
         p=change.p,
         settled=change.settled,
+        clocks=_clocks(old, new),
         differing=_new_facts([facts.get(key, {}) for key in _environments(old)], facts.get(after.environment, {})),
     )
+
+
+def _clocks(old: Sequence[HistoryPoint], new: Sequence[HistoryPoint]) -> tuple[float, float] | None:
+    """Return the median clock of each level, where all runs of both know theirs."""
+    a, b = ([point.clock for point in points if point.clock] for points in (old, new))
+    return (median(a), median(b)) if len(a) == len(old) and len(b) == len(new) else None
 
 
 def _environments(points: Iterable[HistoryPoint]) -> list[str]:
@@ -432,12 +444,15 @@ def _headlines(figures: Iterable[Figure]) -> dict[Way, Key]:
 
 def _value(run: RunAt, figures: Sequence[Figure]) -> RunValue:
     medians = tuple(figure.median for figure in figures if figure.median is not None)
-    if len(medians) == 1:
-        return RunValue(HistoryPoint(run, medians[0], 1, figures[-1].environment), medians)
-    centre, interval = geometric_mean(medians), log_interval(medians)
-    return RunValue(
-        HistoryPoint(run, centre, len(medians), figures[-1].environment, interval.low, interval.high), medians
-    )
+    counts = [figure.cycles for figure in figures if figure.cycles]
+    clocked = len(counts) == len(medians) and is_clocked(figures[0].quantity)
+    centre = geometric_mean(medians)
+    clock = geometric_mean(counts) / centre if clocked else None
+    point = HistoryPoint(run, centre, len(medians), figures[-1].environment, clock=clock)
+    if len(medians) > 1:
+        interval = log_interval(medians)
+        point = replace(point, low=interval.low, high=interval.high)
+    return RunValue(point, medians)
 
 
 def _outages(figures: Iterable[Figure], series: SeriesKey, runs: Mapping[str, RunAt]) -> list[Outage]:

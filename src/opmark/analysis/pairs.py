@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from opmark.errors import UserError
 from opmark.plugin.registry import way_of
-from opmark.schema.measurement import Cache, Measurement
+from opmark.schema.measurement import Cache, Measurement, is_clocked
 from opmark.schema.record import Figure, Status, severity
 from opmark.schema.task import Task
 from opmark.stats.measurement import cycles as cycles_of
@@ -195,7 +195,7 @@ class Values(NamedTuple):
     def of(cls, a: Mapping[int, Figure], b: Mapping[int, Figure]) -> Values:
         """Make values of figures, all of which have a median above 0."""
         times = [{process: figure.median or 0.0 for process, figure in side.items()} for side in (a, b)]
-        cycles = [[figure.cycles for figure in side.values() if figure.cycles] for side in (a, b)]
+        cycles = [[f.cycles for f in side.values() if f.cycles and is_clocked(f.quantity)] for side in (a, b)]
         clocked = len(cycles[0]) == len(a) and len(cycles[1]) == len(b)
         return cls(times[0], times[1], *(cycles if clocked else ([], [])))
 
@@ -203,7 +203,10 @@ class Values(NamedTuple):
     def of_measurements(cls, a: Mapping[int, Measurement], b: Mapping[int, Measurement]) -> Values:
         """Make values of measurements, all of which have a median above 0."""
         times = [{process: median(one.samples) for process, one in side.items()} for side in (a, b)]
-        cycles = [[count for one in side.values() if (count := cycles_of(one))] for side in (a, b)]
+        cycles = [
+            [count for one in side.values() if is_clocked(one.quantity) and (count := cycles_of(one))]
+            for side in (a, b)
+        ]
         clocked = len(cycles[0]) == len(a) and len(cycles[1]) == len(b)
         return cls(times[0], times[1], *(cycles if clocked else ([], [])))
 

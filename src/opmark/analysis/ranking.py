@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
@@ -16,7 +16,7 @@ from opmark.analysis.pairs import Rules, Values, judge
 from opmark.errors import UnknownName, UserError
 from opmark.plugin.registry import backend_or_none
 from opmark.plugin.registry import operator as find_operator
-from opmark.schema import Cache, Measurement, Numerics, Record, Run
+from opmark.schema import CACHES, QUANTITIES, Cache, Measurement, Numerics, Record, Run
 from opmark.schema.machine import NoiseFloor, chip
 from opmark.schema.ranking import (
     SCHEMA,
@@ -56,6 +56,10 @@ class Contender(NamedTuple):
         found = ((r.task.settings.process, r.measurement(*key)) for r in self.records)
         return {process: measurement for process, measurement in found if measurement}
 
+    @property
+    def keys(self) -> list[Key]:
+        return list(dict.fromkeys((m.quantity, m.cache) for record in self.records for m in record.measurements))
+
     def summary(self, key: Key) -> Summary | None:
         found = list(self.measurements(key).values())
         return summarize(found) if found else None
@@ -81,14 +85,6 @@ def verified(record: Record) -> bool:
     """Return whether the outputs were verified, in full or at a smaller size."""
     measured = record.status in ("ok", "disturbed")
     return measured and record.verification is not None and record.verification.checked != "none"
-
-
-def shared_key(contenders: Iterable[Sequence[Record]]) -> Key | None:
-    """Return the first key that all contenders with measurements have in common."""
-    measured = [list(dict.fromkeys((m.quantity, m.cache) for r in records for m in r.measurements))
-                for records in contenders]  # fmt: skip
-    measured = [keys for keys in measured if keys]
-    return next((key for key in measured[0] if all(key in keys for keys in measured)), None) if measured else None
 
 
 def leads(first: Contender, second: Contender, key: Key, contenders: int = 2) -> bool:
@@ -174,14 +170,29 @@ def source_of(store: Store, runs: Sequence[Run]) -> Source:
     return Source(found, environments, {key: floor for key, floor in floors.items() if floor})
 
 
-def rank(source: Source, by: str = "case") -> Ranking:
-    """Rank the implementations of every case. Chips, phases and numbers of threads are never mixed.
+def rank(source: Source, by: str = "case", quantity: str = "", cache: str = "") -> Ranking:
+    """Rank the implementations of every case by `quantity` in the state `cache` of the caches; if one is not given, by
+    the first of `_keys_by_preference` that all contenders of the case have. Chips, phases, numbers of threads,
+    quantities and states of the caches are never mixed.
 
     If a way was measured more than once, its newest verified number counts, unless it was found wrong since.
     """
     if by not in BY:
         raise UnknownName("grouping", by, BY)
-    places = [place for entrants in _entrants(source).values() if (place := _place(entrants, source))]
+    keys = _keys_by_preference(quantity, cache)
+    places: list[RankedCase] = []
+    without: list[list[Key]] = []
+    for ways in _entrants(source).values():
+        if key := _choose_key(ways, keys):
+            places.append(_place(ways, key, source))
+        elif measured := [key for found in ways.values() for key in _measured(found)]:
+            without.append(measured)
+    if without and not places:
+        known = dict.fromkeys(" ".join(key) for measured in without for key in measured)
+        raise UserError(
+            f"no verified {quantity or 'number'}{f' with {cache} caches' if cache else ''} in these runs to rank by",
+            f"measured: {', '.join(known)}; --quantity and --cache choose among them",
+        )
     used = {ranked.environment for place in places for ranked in place.order}
     return Ranking(
         schema=SCHEMA,
@@ -194,7 +205,27 @@ def rank(source: Source, by: str = "case") -> Ranking:
         cases=places,
         summary=_groups(places, "all"),
         groups=[] if by == "case" else _groups(places, by),
+        quantity=quantity,
+        cache=cache,
+        without=len(without),
     )
+
+
+_LEAD, _NEXT = "device_time", "latency"
+"""Quantities to rank by: the work of a device, or else what a caller waits for."""
+
+
+def _keys_by_preference(quantity: str, cache: str) -> list[Key]:
+    """Return the keys to rank by, the preferred one first: device_time, latency, then the others; what a device did
+    with cold caches before warm ones, all else warm. `quantity` and `cache` leave those that were asked for."""
+    if quantity not in ("", *QUANTITIES):
+        raise UnknownName("quantity", quantity, QUANTITIES)
+    if cache not in ("", *CACHES):
+        raise UnknownName("state of the caches", cache, CACHES)
+    names = [name for name in dict.fromkeys((_LEAD, _NEXT, *QUANTITIES)) if quantity in ("", name)]
+    states: dict[bool, tuple[Cache, ...]] = {True: ("cold", "warm", "rotated"), False: ("warm", "cold", "rotated")}
+    pairs = [(name, state) for name in names for state in states[QUANTITIES[name].on == "device"]]
+    return [key for key in pairs if cache in ("", key[1])]
 
 
 def read(path: Path) -> Ranking:
@@ -221,13 +252,39 @@ def _defaults_of(op: str) -> OperatorDefaults:
     return OperatorDefaults(operator.aliases, {p.name: p.default for p in operator.params if not p.required})
 
 
-Entrants = dict[tuple[str, str], Contender]
-"""Contenders by backend and implementation."""
+Ways = dict[tuple[str, str], list[Contender]]
+"""Contenders by backend and implementation; of one that was measured in several runs, the newest first."""
 
 
-def _entrants(source: Source) -> dict[tuple[Any, ...], Entrants]:
+def _measured(found: Sequence[Contender]) -> Iterator[Key]:
+    """Yield the keys of one way that have a number to choose by."""
+    return (key for key in dict.fromkeys(key for one in found for key in one.keys) if _is_usable(found, key))
+
+
+def _is_usable(found: Sequence[Contender], key: Key) -> bool:
+    return not _newest(found, key).why_out(key)
+
+
+def _choose_key(ways: Ways, keys: Sequence[Key]) -> Key | None:
+    """Return the first of `keys` that all ways with a number have. If there is none, return one that some have, latency
+    before others; None if no way has any."""
+    contending = [found for found in ways.values() if any(_measured(found))]
+    shared = (key for key in keys if contending and all(_is_usable(found, key) for found in contending))
+    seen_by_callers = sorted(keys, key=lambda key: key[0] != _NEXT)
+    some = (key for key in seen_by_callers if any(_is_usable(found, key) for found in contending))
+    return next(shared, None) or next(some, None)
+
+
+def _newest(found: Sequence[Contender], key: Key) -> Contender:
+    """Return the newest contender that has a usable number or was found wrong, after which older numbers do not count;
+    without any, the newest."""
+    settled = (one for one in found if not one.why_out(key) or any(r.status == "wrong" for r in one.records))
+    return next(settled, found[0])
+
+
+def _entrants(source: Source) -> dict[tuple[Any, ...], Ways]:
     """Group contenders by case, threads and chip. A record without a chip is listed with every chip of the case."""
-    found: dict[tuple[Any, ...], Entrants] = {}
+    found: dict[tuple[Any, ...], Ways] = {}
     nowhere: list[tuple[str, Record]] = []
     for run, records in source.runs:
         for one in _by_task(records):
@@ -237,20 +294,13 @@ def _entrants(source: Source) -> dict[tuple[Any, ...], Entrants]:
                 nowhere.append((run, record))
                 continue
             key = (record.task.case.id, record.task.settings.threads, chip(facts))
-            entrants, way = found.setdefault(key, {}), (record.task.backend, record.task.implementation)
-            contender = Contender(one, run, source.noise.get(record.environment))
-            if way not in entrants or (not _is_settled(entrants[way]) and _is_settled(contender)):
-                entrants[way] = contender
+            ways, way = found.setdefault(key, {}), (record.task.backend, record.task.implementation)
+            ways.setdefault(way, []).append(Contender(one, run, source.noise.get(record.environment)))
     for run, record in nowhere:
-        for (case, threads, _), entrants in found.items():
+        for (case, threads, _), ways in found.items():
             if (case, threads) == (record.task.case.id, record.task.settings.threads):
-                entrants.setdefault((record.task.backend, record.task.implementation), Contender((record,), run))
+                ways.setdefault((record.task.backend, record.task.implementation), [Contender((record,), run)])
     return found
-
-
-def _is_settled(contender: Contender) -> bool:
-    """Return whether a contender has a usable number or was found wrong: then older measurements do not count."""
-    return not _is_unfit(contender) or any(record.status == "wrong" for record in contender.records)
 
 
 def _by_task(records: Iterable[Record]) -> list[tuple[Record, ...]]:
@@ -263,13 +313,10 @@ def _by_task(records: Iterable[Record]) -> list[tuple[Record, ...]]:
     return [tuple(group) for group in found.values()]
 
 
-def _place(entrants: Entrants, source: Source) -> RankedCase | None:
-    """Rank one case; None if no contender was measured and verified."""
-    names, contenders = list(entrants), list(entrants.values())
-    key = _key([contender for contender in contenders if not _is_unfit(contender)])
-    order = ordered(contenders, key) if key else []
-    if not key or not order:
-        return None
+def _place(ways: Ways, key: Key, source: Source) -> RankedCase:
+    """Rank one case by a key of which at least one way has a usable number."""
+    names, contenders = list(ways), [_newest(found, key) for found in ways.values()]
+    order = ordered(contenders, key)
     first = contenders[order[0]]
     behind = {i: leads(first, contenders[i], key, len(order)) for i in order[1:]}
     ranked = [_rank_one(contenders[i], first, key, behind=behind.get(i, False)) for i in order]
@@ -297,19 +344,6 @@ def _place(entrants: Entrants, source: Source) -> RankedCase | None:
             if i not in order
         ],
     )
-
-
-def _key(fit: Sequence[Contender]) -> Key | None:
-    """Return the key that most contenders measured; if several are equal, the first."""
-    measured = [list(dict.fromkeys((m.quantity, m.cache) for r in c.records for m in r.measurements)) for c in fit]
-    keys = [key for each in measured for key in each]
-    return max(dict.fromkeys(keys), key=keys.count, default=None)
-
-
-def _is_unfit(contender: Contender) -> bool:
-    """Return whether a contender cannot be ranked even by its own headline."""
-    measured = contender.records[0].measurement()
-    return measured is None or bool(contender.why_out((measured.quantity, measured.cache)))
 
 
 def _rank_one(contender: Contender, best: Contender, key: Key, *, behind: bool) -> RankedImplementation:
@@ -360,10 +394,11 @@ def _worst(values: Sequence[float | None], of: Callable[[list[float]], float]) -
 
 
 def _groups(places: Sequence[RankedCase], by: str) -> list[RankingGroup]:
-    """Group cases of one chip, phase and number of threads by the given property."""
+    """Group cases of one chip, phase, number of threads, quantity and state of the caches by the given property."""
     found: dict[str, list[RankedCase]] = {}
     for place in places:
-        found.setdefault(repr((place.chip, place.threads, place.phase, _common(place, by))), []).append(place)
+        alike = (place.chip, place.threads, place.phase, place.quantity, place.cache, _common(place, by))
+        found.setdefault(repr(alike), []).append(place)
     return [_group(among, by) for among in found.values()]
 
 
@@ -396,6 +431,8 @@ def _group(places: Sequence[RankedCase], by: str) -> RankingGroup:
         undecided=sum(not place.best.decided for place in contested),
         common=len(shared),
         backends=sorted(tallies, key=lambda tally: (-tally.wins, tally.ratio or math.inf, -tally.cases)),
+        quantity=first.quantity,
+        cache=first.cache,
     )
 
 

@@ -505,6 +505,22 @@ def make_rows(
     return tuple([_make_row(group, cases[group[0].case], machines, names) for group in tried])
 
 
+def split_by_headline(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return the rows of each headline apart, so that a column of a table has one quantity in one state of the caches.
+    Rows without a number stay with those of their backend that have one, or else with the first rows."""
+    known = {row.backend: row.headline.key for row in reversed(rows) if row.headline}
+    first = next((row.headline.key for row in rows if row.headline), None)
+    found: dict[Key | None, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.headline.key if row.headline else known.get(row.backend, first), []).append(row)
+    return list(found.values())
+
+
+def headline_name(rows: Sequence[Row]) -> str:
+    """Return the quantity and the state of the caches of rows that share them."""
+    return next((" ".join(row.headline.key) for row in rows if row.headline), "")
+
+
 def _is_untried(head: RecordHead) -> bool:
     return isinstance(head.body, Record) and head.body.untried
 

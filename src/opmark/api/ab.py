@@ -18,6 +18,7 @@ from opmark.api.run import plan_cases
 from opmark.errors import UserError
 from opmark.runner.ab.sides import SideOptions, make_sides
 from opmark.runner.ab.turns import Turn, TurnSchedule, run_turns, stages
+from opmark.runner.clocks import ClockLocks
 from opmark.runner.plan import Plan, rank_count
 from opmark.runner.selection import SelectedCases, select_cases
 from opmark.runner.session import RunRecorder, new_run
@@ -113,14 +114,14 @@ def measure_sides(
         for side in (a, b)
     )
     _confirm_opposite((one, two), say)
-    with closing(open_store(keep.db, create=True)) as store:
+    with closing(ClockLocks(options.clocks, say)) as clocks, closing(open_store(keep.db, create=True)) as store:
         session = _ABSession(store, (a, b), (one, two), keep.label, options.margin, most, settled)
 
         def announce(turn: Turn) -> None:
             if on_turn:
                 on_turn(TurnProgress(turn, (a, b)[turn.side], session.verdicts))
 
-        workers = WorkerOptions(options.timeout, options.compile_timeout, say, store.add_environment)
+        workers = WorkerOptions(options.timeout, options.compile_timeout, say, store.add_environment, clocks=clocks)
         schedule = TurnSchedule(session.settled_cases, workers, most, options.budget, announce)
         try:
             for side, record in run_turns((a, b), (one, two), schedule):

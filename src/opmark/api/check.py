@@ -26,7 +26,7 @@ from opmark.schema.record import COUNTED, FAILED, MEASURED
 from opmark.units import count_noun
 
 # Options that may be given beside a stored run: they apply to cases that are measured again.
-_ALLOWED_WITH_RUN = ("allow", "timeout", "compile_timeout")
+_ALLOWED_WITH_RUN = ("allow", "timeout", "compile_timeout", "clocks")
 # Options that cases are measured again with.
 _MEASURED_AGAIN = (
     "seed",
@@ -178,7 +178,7 @@ def _compare_stored(base: RunReference, now: RunReference, **how: Any) -> Compar
 
 def _turn_options(request: CheckRequest, stored: RunReference | None) -> TurnOptions:
     """Return how to measure again: with the options of the request, or with those of the stored run."""
-    limits = {name: getattr(request, name) for name in ("timeout", "compile_timeout", "budget", "margin")}
+    limits = {name: getattr(request, name) for name in ("timeout", "compile_timeout", "budget", "margin", "clocks")}
     if stored is None:
         return TurnOptions(**{name: getattr(request, name) for name in _MEASURED_AGAIN}, **limits)
     used = next(record.task.settings for record in stored.store.records(stored.run.id))

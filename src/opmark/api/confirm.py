@@ -23,6 +23,7 @@ from opmark.api.result import open_store
 from opmark.api.run import plan_cases
 from opmark.errors import StoreError, UserError
 from opmark.runner.allowed_callables import AllowedCallables
+from opmark.runner.clocks import ClockLocks
 from opmark.runner.plan import rank_count
 from opmark.runner.selection import SelectedCases
 from opmark.runner.session import RunRecorder, new_run, run_group, start_workers
@@ -299,12 +300,15 @@ class SlowdownConfirmation:
             run = replace(run, revision=now.checkout.commit)
             if now.checkout.instead_of and any(map(rank_count, cases)):
                 raise UserError("a revision is not handed on to the ranks of a case that takes several processes")
-        workers = WorkerOptions(self.options.timeout, self.options.compile_timeout, self.say, store.add_environment)
         recorder = RunRecorder(store, run)
-        for tasks in plan.groups():  # one at a time: each is measured in a fresh process
-            for _, worker, hello in start_workers([(tasks, now)], workers):
-                for record in run_group(tasks, worker, hello):
-                    recorder.add(record)
+        with closing(ClockLocks(self.options.clocks, self.say)) as clocks:
+            workers = WorkerOptions(
+                self.options.timeout, self.options.compile_timeout, self.say, store.add_environment, clocks=clocks
+            )
+            for tasks in plan.groups():  # one at a time: each is measured in a fresh process
+                for _, worker, hello in start_workers([(tasks, now)], workers):
+                    for record in run_group(tasks, worker, hello):
+                        recorder.add(record)
         for record in plan.skipped:
             recorder.add(record)
         return run

@@ -21,7 +21,7 @@ from opmark.schema.machine import Peaks
 
 @typed
 def list_(
-    kind: str, category: str | None = None
+    kind: str, category: str | None = None, *, probe: bool = False
 ) -> (
     Sequence[Operator]
     | Sequence[ZooModel]
@@ -31,13 +31,13 @@ def list_(
     | Sequence[Peaks]
 ):
     """List `ops` (of a category), `models`, `suites`, `quantities`, `chips`, or `backends` with the reason why one
-    cannot run here."""
+    cannot run here. Metadata tells which backends are installed; with `probe` each is started, which takes seconds."""
     if kind == "ops":
         return operators(category)
     if kind == "models":
         return models()
     if kind == "backends":
-        return backends_here()
+        return backends_here(probe=probe)
     if kind == "suites":
         return suites()
     if kind == "quantities":
@@ -76,11 +76,15 @@ def backends() -> list[BackendInfo]:
     return list(known_backends().values())
 
 
-def backends_here() -> list[Availability]:
-    """Return every backend, with the reason why it cannot run here if it cannot."""
-    from opmark.runner.probe import probe
+def backends_here(*, probe: bool = False) -> list[Availability]:
+    """Return every backend, with the reason why it cannot run here: what metadata tells, or what starting it shows."""
+    if probe:
+        from opmark.runner.probe import probe as start_each
 
-    return probe()
+        return start_each()
+    from opmark.runner.survey import survey
+
+    return survey()
 
 
 def data_sets() -> list[tuple[str, str]]:

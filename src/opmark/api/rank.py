@@ -16,12 +16,21 @@ from opmark.store.runs import find_run
 
 
 @typed
-def rank(runs: str | Sequence[str] | None = None, *, by: str = "operator", db: PathLike | None = None) -> Ranking:
-    """Rank the implementations of each case over the named runs, or all of them. Programs use `Ranking.choose`."""
+def rank(
+    runs: str | Sequence[str] | None = None,
+    *,
+    by: str = "operator",
+    quantity: str = "",
+    cache: str = "",
+    db: PathLike | None = None,
+) -> Ranking:
+    """Rank the implementations of each case over the named runs, or all of them. Programs use `Ranking.choose`.
+
+    `quantity` and `cache` say what to rank by; by default it is device_time, cold before warm, where all contenders of
+    a case have it, else latency."""
     with closing(open_store(db)) as store:
-        return rank_runs(
-            source_of(store, [find_run(store, run) for run in split_names(runs or ())] or store.runs()), by
-        )
+        found = [find_run(store, run) for run in split_names(runs or ())] or store.runs()
+        return rank_runs(source_of(store, found), by, quantity, cache)
 
 
 @typed

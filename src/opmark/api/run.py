@@ -15,6 +15,7 @@ from opmark.analysis.rows import Row, RowCollector
 from opmark.api.requests import PlanRequest, ProfileOptions, RunRequest, keywords_of
 from opmark.api.result import Result, journals_of, machine_at, open_store, result_of, storage_line
 from opmark.errors import InvalidParameter
+from opmark.runner.clocks import ClockLocks
 from opmark.runner.plan import Plan, make_plan, settings_for
 from opmark.runner.profilers.profile_run import (
     COMMAND,
@@ -105,7 +106,8 @@ def run_request(request: RunRequest) -> Result:
     say = request.say
     selected = select_cases(request, request.seed)
     if selected.place and selected.place.rank > 0:
-        return _serve_rank_zero(selected, request.label, request.db, say)
+        with closing(ClockLocks(request.clocks, say)) as clocks:
+            return _serve_rank_zero(selected, request.label, request.db, say, clocks)
     # Before anything that can fail, so that all ranks hear of an error at once.
     with start_ranks(selected.place, selected.cases) as launcher:
         result = _measure(selected, request, launcher)
@@ -120,7 +122,10 @@ def _measure(selected: SelectedCases, request: RunRequest, launcher: RankLaunche
     whole = plan_cases(selected, request)
     for line in problem_lines(whole.problems, whole.notes):
         say(line)
-    with closing(open_store(request.db, create=True, say=say)) as store:
+    with (
+        closing(ClockLocks(request.clocks, say)) as clocks,
+        closing(open_store(request.db, create=True, say=say)) as store,
+    ):
         resume = request.resume
         if resume:
             this = run_to_resume(store, whole, request.label)
@@ -152,7 +157,8 @@ def _measure(selected: SelectedCases, request: RunRequest, launcher: RankLaunche
             if request.on_environment:
                 request.on_environment(environment)
 
-        options = WorkerOptions(request.timeout, request.compile_timeout, say, keep, request.pool or WorkerPool())
+        pool = request.pool or WorkerPool()
+        options = WorkerOptions(request.timeout, request.compile_timeout, say, keep, pool, clocks)
         try:
             retries = Retries(request.retries, request.fewer_threads)
             for record in run_plan(rest, options, launcher, retries, fresh=not records):
@@ -172,11 +178,13 @@ def _measure(selected: SelectedCases, request: RunRequest, launcher: RankLaunche
 _INTERRUPTED = 130
 
 
-def _serve_rank_zero(selected: SelectedCases, label: str, db: PathLike | None, say: Callable[[str], None]) -> Result:
+def _serve_rank_zero(
+    selected: SelectedCases, label: str, db: PathLike | None, say: Callable[[str], None], clocks: ClockLocks
+) -> Result:
     """Do the part of a rank other than 0, and return a result without records: rank 0 has them."""
     assert selected.place is not None
     try:
-        code = serve_rank_zero(selected.place, selected.cases, say)
+        code = serve_rank_zero(selected.place, selected.cases, say, clocks)
     except KeyboardInterrupt:
         say("interrupted: what was measured is with rank 0")
         code = _INTERRUPTED

@@ -169,7 +169,7 @@ VALUES: dict[str, Callable[[Any], Iterable[tuple[str, str]]]] = {
     "quantity": _quantities,
     "cache": _one_of("cold", "warm", "rotated"),
     "mode": _one_of("discrete", "continuous", "continuous_events"),
-    "timer": _one_of("cupti", "events", "graph"),
+    "timer": _one_of("cupti", "torch-profiler", "roctracer", "events", "graph"),
     "profiler": _one_of("trace", "ncu", "nsys", "command"),
     "only": _one_of("slower", "faster", "same", "undecided", "failed", "skipped"),
     "fail_if": _one_of("slower", "faster", "undecided"),

@@ -15,9 +15,9 @@ import typer
 from opmark.cli.output import print_json_lines
 from opmark.errors import UnknownName, UserError
 
-_PROSE = frozenset({"summary", "description", "reason", "is", "use it for", "what"})
+_PROSE = frozenset({"summary", "description", "reason", "found", "is", "use it for", "what"})
 """Columns that are folded on a terminal."""
-_OPTIONAL = ("source", "vendor", "phases", "aliases", "frameworks")
+_OPTIONAL = ("source", "vendor", "phases", "aliases", "frameworks", "found")
 """Columns that a narrow terminal leaves out, the first of them first."""
 _LEAST_PROSE = 24
 """Width that a column of prose has before an optional column is shown."""
@@ -32,13 +32,14 @@ def list_(
     category: Annotated[str | None, typer.Option(help="List only the operators of this category.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per item.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print operators as a page in Markdown.")] = False,
+    probe: Annotated[bool, typer.Option("--probe", help="Start every backend to see whether it runs.")] = False,
 ) -> None:
     listings: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "ops": _ops,
         "models": partial(_models, as_json),
         "categories": _categories,
         "suites": _suites,
-        "backends": _backends,
+        "backends": partial(_backends, probe, as_json),
         "quantities": _quantities,
         "formats": _formats,
         "datasets": _datasets,
@@ -49,6 +50,8 @@ def list_(
         raise UnknownName("listing", kind, listings)
     if markdown and kind != "ops":
         raise UserError(f"{kind} are no page", "`opmark list ops --markdown` prints operators as one")
+    if probe and kind != "backends":
+        raise UserError(f"{kind} cannot be started", "`opmark list backends --probe` starts backends")
     rows = listings[kind]()
     if category is not None:
         if kind != "ops":
@@ -64,6 +67,8 @@ def list_(
         print_json_lines(rows)
         return
     _print_table(rows)
+    if kind == "backends" and not probe:
+        print("`installed` is what metadata tells; --probe starts each backend to see whether it runs", file=sys.stderr)
 
 
 def _print_page(names: list[str]) -> None:
@@ -125,13 +130,24 @@ def _suites() -> list[dict[str, Any]]:
     return [{"suite": w.name, "cases": case_count(w), "description": w.description} for w in suites()]
 
 
-def _backends() -> list[dict[str, Any]]:
+def _backends(probe: bool, whole: bool) -> list[dict[str, Any]]:
+    """List what is installed, or with `probe` what runs; with `whole` all that is known of it."""
     from opmark.api.list_ import backends_here
 
-    return [
-        {"backend": a.name, "here": a.reason is None, "reason": a.reason or "", "summary": a.summary}
-        for a in backends_here()
-    ]
+    found = backends_here(probe=probe)
+    if whole:
+        return [
+            {"backend": a.name, "here": a.reason is None, "probed": a.probed, "reason": a.reason or "",
+             "summary": a.summary, "facts": a.facts}
+            for a in found
+        ]  # fmt: skip
+    rows = []
+    for a in found:
+        row = {"backend": a.name, "here": "no" if a.reason else "runs" if a.probed else "installed"}
+        if not probe:
+            row["found"] = ", ".join(f"{name} {value}" for name, value in a.facts.items())
+        rows.append({**row, "reason": a.reason or "", "summary": a.summary})
+    return rows
 
 
 def _quantities() -> list[dict[str, Any]]:

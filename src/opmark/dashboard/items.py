@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from opmark.analysis.rows import Row, RunView, seconds_of
+from opmark.analysis.rows import Row, RunView, Timing, seconds_of
 from opmark.api.items import CaseCache, rows_at
 from opmark.api.result import facts_of
 from opmark.dashboard.navigation import Page, paginate, shorten
 from opmark.schema import Run
-from opmark.schema.record import FAILED
+from opmark.schema.record import FAILED, StoredFigure
 from opmark.store.records import RecordOutline, record_outlines
 from opmark.store.sql import SqlStore
 
@@ -94,9 +94,14 @@ def _number(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
+def _order_of_time(headline: Timing | StoredFigure | None, seconds: float | None) -> tuple[str, str, float] | None:
+    """Return the key to sort by: times of one quantity and state of the caches among each other."""
+    return None if headline is None or seconds is None else (headline.quantity, headline.cache, seconds)
+
+
 _ROW_KEYS: dict[str, Callable[[Row], Any]] = {
     "name": lambda item: item.name,
-    "time": lambda item: _number(item.seconds),
+    "time": lambda item: _order_of_time(item.headline, _number(item.seconds)),
     "share": lambda item: _number(item.of_peak.share) if item.of_peak else None,
     "backend": lambda item: item.where,
     "memory": lambda item: item.memory,
@@ -185,7 +190,9 @@ def select_stored_items(store: SqlStore, run: Run, known: CaseCache, request: It
     )
 
 
-_OUTLINE_KEYS: dict[str, Callable[[RecordOutline], Any]] = {"time": lambda row: seconds_of(row.figures)}
+_OUTLINE_KEYS: dict[str, Callable[[RecordOutline], Any]] = {
+    "time": lambda row: _order_of_time(next(iter(row.figures), None), seconds_of(row.figures))
+}
 
 
 def _failure(status: str, reason: str, count: int, first: list[Row]) -> Failure:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
+from collections import Counter
+from ctypes import CDLL
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -99,8 +102,9 @@ def _read(path: str) -> str | None:
 # Tell from device files that a kind of device is missing, without asking a framework.
 
 # A loaded driver creates one of these files. Under WSL, /dev/dxg stands for every GPU.
+_NVIDIA_FILES = ("/dev/nvidiactl", "/dev/nvidia0")
 _FILES = {
-    "cuda": ("an NVIDIA or AMD GPU", ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")),
+    "cuda": ("an NVIDIA or AMD GPU", (*_NVIDIA_FILES, "/dev/kfd", "/dev/dxg")),
     "xpu": ("an Intel GPU", ("/dev/dri", "/dev/dxg")),
 }
 
@@ -113,3 +117,34 @@ def why_no_device(device: str) -> str | None:
         return None
     what, files = _FILES[device]
     return None if any(Path(file).exists() for file in files) else f"no driver of {what} is loaded here"
+
+
+# What NVIDIA's driver says without being asked to start: a GPU that is idle may take a second to wake up.
+
+DRIVER = Path("/proc/driver/nvidia")
+DRIVER_LIBRARY = "libcuda.so.1"
+
+
+def nvidia_driver() -> dict[str, str]:
+    """Return the version of NVIDIA's driver and the names of its GPUs, as far as its kernel module reports them."""
+    found = {}
+    version = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", _read(str(DRIVER / "version")) or "")
+    if version:
+        found["driver"] = version[0]
+    texts = (_read(str(path)) or "" for path in sorted(DRIVER.glob("gpus/*/information")))
+    models = Counter(model[1] for text in texts if (model := re.search(r"^Model:\s*(.+?)\s*$", text, re.MULTILINE)))
+    if models:
+        found["gpu"] = ", ".join(f"{count} × {model}" if count > 1 else model for model, count in models.items())
+    return found
+
+
+def why_no_driver_library() -> str | None:
+    """Return why programs cannot talk to an NVIDIA GPU although its driver is loaded; None if they can, or if there is
+    no such GPU. Containers have the device and lack the library if they were started without NVIDIA's tools."""
+    if not any(Path(file).exists() for file in _NVIDIA_FILES):
+        return None
+    try:
+        CDLL(DRIVER_LIBRARY)
+    except OSError:
+        return f"{DRIVER_LIBRARY} of NVIDIA's driver cannot be loaded here"
+    return None

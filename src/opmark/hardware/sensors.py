@@ -30,24 +30,28 @@ class NvmlSensors:
         self._handle = handle
 
     def read(self) -> SensorReading:
-        clock = self._ask("nvmlDeviceGetClockInfo", self._nvml.NVML_CLOCK_SM)
-        power = self._ask("nvmlDeviceGetPowerUsage")
-        heat = self._ask("nvmlDeviceGetTemperature", self._nvml.NVML_TEMPERATURE_GPU)
-        bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
-        if bits is None:  # the name in older drivers and libraries
-            bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+        clock = self.ask("nvmlDeviceGetClockInfo", self._nvml.NVML_CLOCK_SM)
+        power = self.ask("nvmlDeviceGetPowerUsage")
+        heat = self.ask("nvmlDeviceGetTemperature", self._nvml.NVML_TEMPERATURE_GPU)
         return SensorReading(
             clock=None if clock is None else clock * 1e6,
             power=None if power is None else power * 1e-3,
             temperature=None if heat is None else float(heat),
-            throttle=throttle_reasons(bits or 0),
+            throttle=throttle_reasons(self.clock_event_bits()),
         )
 
     def energy(self) -> float | None:
-        millijoules = self._ask("nvmlDeviceGetTotalEnergyConsumption")
+        millijoules = self.ask("nvmlDeviceGetTotalEnergyConsumption")
         return None if millijoules is None else millijoules * 1e-3
 
-    def _ask(self, function: str, *arguments: Any) -> Any:
+    def clock_event_bits(self) -> int:
+        """Return the bits of the reasons why the clock is below its highest; 0 if they are not known."""
+        bits = self.ask("nvmlDeviceGetCurrentClocksEventReasons")
+        if bits is None:  # the name in older drivers and libraries
+            bits = self.ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+        return bits or 0
+
+    def ask(self, function: str, *arguments: Any) -> Any:
         """Call an NVML function; None if this GPU, driver or library does not support it."""
         try:
             return getattr(self._nvml, function)(self._handle, *arguments)
@@ -77,18 +81,43 @@ def visible_gpu() -> dict[str, str]:
         import pynvml
     except ModuleNotFoundError:
         return {}
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
     try:
         pynvml.nvmlInit()
-        by_index = pynvml.nvmlDeviceGetHandleByIndex
-        handle = by_index(int(first)) if first.isdecimal() else pynvml.nvmlDeviceGetHandleByUUID(first)
-        name, uuid = _text(pynvml.nvmlDeviceGetName(handle)), _text(pynvml.nvmlDeviceGetUUID(handle))
+        for _, handle in visible_handles(pynvml):
+            name, uuid = (decode_text(ask(handle)) for ask in (pynvml.nvmlDeviceGetName, pynvml.nvmlDeviceGetUUID))
+            return {"gpu": name, "gpu_uuid": uuid.removeprefix("GPU-")}
     except pynvml.NVMLError:
-        return {}
-    return {"gpu": name, "gpu_uuid": uuid.removeprefix("GPU-")}
+        pass
+    return {}
 
 
-def _text(value: str | bytes) -> str:
+def visible_handles(nvml: Any) -> list[tuple[int, Any]]:
+    """Return NVML's numbers and handles of the GPUs that CUDA shows to a process, in CUDA's order.
+
+    CUDA_VISIBLE_DEVICES names them by number or by the beginning of their UUID, and ends at the first name that no GPU
+    has. CUDA numbers GPUs as NVML does where all are of one kind, or CUDA_DEVICE_ORDER is PCI_BUS_ID.
+    """
+    every = [(index, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(nvml.nvmlDeviceGetCount())]
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return every
+    found = []
+    for name in map(str.strip, listed.split(",")):
+        if name.isdecimal():
+            fitting = every[int(name) : int(name) + 1]
+        elif name.startswith("MIG-"):  # a part of a GPU
+            part = nvml.nvmlDeviceGetHandleByUUID(name)
+            whole = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(part)
+            fitting = [(nvml.nvmlDeviceGetIndex(whole), part)]
+        else:
+            fitting = [one for one in every if name and decode_text(nvml.nvmlDeviceGetUUID(one[1])).startswith(name)]
+        if len(fitting) != 1:
+            break
+        found += fitting
+    return found
+
+
+def decode_text(value: str | bytes) -> str:
     """Decode a text: older versions of the library return bytes."""
     return value.decode() if isinstance(value, bytes) else value
 

@@ -246,13 +246,17 @@ def effects(source: ModelSource, params: Params) -> Effects:
 def _measure_effects(source: ModelSource, params: Params) -> Effects:
     module, dtype = _wide(source, params), getattr(torch, params["dtype"])
     wide = next((value.dtype for value in module.parameters()), torch.float64)
-    return compare_inputs(
+    # Nothing wider than float64 is there to see its rounding with: float32 shows how much of it adds up.
+    rounded = torch.float32 if dtype is torch.float64 else dtype
+    rounding, change = compare_inputs(
         source,
         {**params, "dtype": "float64"},
         lambda given: _evaluate(module, source, params, given, wide),
-        lambda given: _evaluate(module, source, params, given, wide, Rounding(dtype)),
-        torch.finfo(dtype).eps,
+        lambda given: _evaluate(module, source, params, given, wide, Rounding(rounded)),
+        torch.finfo(rounded).eps,
     )
+    scale = torch.finfo(dtype).eps / torch.finfo(rounded).eps
+    return [scale * effect for effect in rounding], change
 
 
 # Launches.

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
@@ -113,6 +114,36 @@ _THREAD_VARIABLES = (
 )  # fmt: skip
 
 
+def find_module(name: str) -> ModuleSpec | None:
+    """Return the place of a module; None if it is not installed. Nothing is imported: importlib's `find_spec` would
+    import the packages that a module is a part of."""
+    top, *parts = name.split(".")
+    found = find_spec(top)
+    for part in parts:
+        if found is None or found.submodule_search_locations is None:
+            return None
+        found = PathFinder.find_spec(f"{found.name}.{part}", found.submodule_search_locations)
+    return found
+
+
+class Installation(NamedTuple):
+    """An installed framework, of which nothing is imported."""
+
+    folder: Path
+    """Folder of the module that the backend requires."""
+    packages: Mapping[str, str]
+    """Versions of the packages that its interpreter has, by their names in small letters, with hyphens."""
+
+
+class Build(NamedTuple):
+    """What the files of an installed framework tell about it."""
+
+    facts: Mapping[str, str] = {}
+    """Such as versions of what it was built for."""
+    unfit: str | None = None
+    """Why it cannot use the device of the backend; None if nothing speaks against it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BackendInfo:
     """The description of a backend, without importing its framework. Entry-point group `opmark.backends`."""
@@ -133,6 +164,8 @@ class BackendInfo:
     """The module that must be installed."""
     install: str = ""
     """Command that installs it, or a hint how to get it."""
+    read_build: Callable[[Installation], Build] | None = None
+    """Reads from the files of an installation, without an import, what it was built for: `opmark list backends`."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """Further environment variables of the worker, besides those that set the number of threads of math libraries;
     `{threads}` is replaced. They are set before the framework starts."""
@@ -187,11 +220,8 @@ class BackendInfo:
         """Return why it cannot run in this interpreter, as far as known without an import; else None."""
         if self.outdated or self.requires is None:
             return self.outdated or None
-        try:
-            if find_spec(self.requires) is not None:
-                return None
-        except ModuleNotFoundError:  # the package that it would be a part of is missing
-            pass
+        if find_module(self.requires) is not None:
+            return None
         return f"{self.requires} is not installed" + (f" ({self.install})" if self.install else "")
 
     def load(self, threads: int) -> Backend:
@@ -254,6 +284,8 @@ class Backend(ABC):
 
     asynchronous = True
     """Whether a call may return before its work is done, so that its time includes `synchronize`."""
+    calls_ahead = 900
+    """Number of calls that can be launched before the first of them is done; one more would wait."""
     oom_errors: tuple[type[Exception], ...] = (MemoryError,)
     """Exceptions of the framework for lack of memory."""
     oom_messages: tuple[str, ...] = ()

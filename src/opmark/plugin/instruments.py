@@ -41,12 +41,18 @@ class Trace(NamedTuple):
     """Number of calls with missing records."""
     stray: int = 0
     """Activities that were launched outside of any call."""
+    queued: bool = True
+    """Whether the device was still held when the last call had been launched."""
 
 
 class DeviceClock(ABC):
     """The clock of a device. One method is required; the others are further ways to time, which a device may lack."""
 
     name: str
+    replaceable = False
+    """Whether CUPTI's records, which opmark reads by itself on an NVIDIA GPU, may take its place."""
+    opens_gate = False
+    """Whether `trace` lets the device go as soon as all calls are queued, so that `hold` is only a limit."""
 
     @abstractmethod
     def trace(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> Trace:
@@ -67,6 +73,14 @@ class DeviceClock(ABC):
         Raises WrongResult if the graph does not compute the same as the launches.
         """
         raise TimerFailed(f"{self.name} has no graphs")
+
+    def find(self, timer: str) -> DeviceClock | None:
+        """Return the clock with that name, which may be one that this clock has replaced; None if there is none."""
+        return self if timer in ("", self.name) else None
+
+    def detach(self) -> None:
+        """Undo whatever makes calls slower after a trace. It is called before times of the host are taken."""
+        return None
 
 
 class Sensors(Protocol):

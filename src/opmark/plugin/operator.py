@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
+from inspect import Parameter, signature
 from math import log
 from typing import Any, Literal, Protocol
 
@@ -158,7 +159,8 @@ class Operator:
     backward_cost: Callable[[Params], Cost] | None = None
     rules: tuple[ParamRule, ...] = ()
     observe: Callable[..., Any] | None = None
-    """observe(params, outputs, **inputs) returns what is compared, if that is not simply all outputs."""
+    """observe(params, outputs, **inputs) returns what is compared, if that is not simply all outputs. It is given the
+    inputs that it names; large ones that it does not need should not be copied for it."""
     draws: Callable[..., Any] | None = None
     """draws(params, outputs, **inputs) returns what a call of a random operator drew: numbers between 0 and 1, whose
     expected value is the same everywhere. They must be independent of each other and of those of the next call."""
@@ -221,6 +223,13 @@ class Operator:
     @cached_property
     def by_name(self) -> dict[str, Param]:
         return {param.name: param for param in self.params}
+
+    def observed_inputs(self, names: Iterable[str]) -> list[str]:
+        """Return which of these inputs `observe` takes."""
+        assert self.observe is not None
+        taken = signature(self.observe).parameters
+        takes_all = any(one.kind is Parameter.VAR_KEYWORD for one in taken.values())
+        return [name for name in names if takes_all or name in taken]
 
     def param(self, name: str) -> Param:
         known = self.by_name

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from opmark.errors import UnknownName
 from opmark.schema import QUANTITIES
 from opmark.schema.comparison import Compared, Geomean, Pairing, difference_lines
+from opmark.schema.measurement import Cache
 from opmark.schema.record import FAILED, MEASURED
 from opmark.stats.verdict import ALPHA, FEWEST
-from opmark.units import count_noun, percent, significant, small_unit
+from opmark.units import count_noun, cycles, percent, significant, small_unit
 
 WORDS = ("slower", "faster", "same", "undecided", "failed", "skipped")
 """Verdicts of a case."""
@@ -53,12 +54,37 @@ def comparison_view(compared: Compared, only: Collection[str] = ()) -> dict[str,
     return {**msgspec.to_builtins(part), "counts": dict(compared.counts())}
 
 
+class OneQuantity(Protocol):
+    """A row of a table whose numbers are of one quantity."""
+
+    @property
+    def quantity(self) -> str: ...
+    @property
+    def cache(self) -> Cache | None: ...
+
+
+_Found = TypeVar("_Found")
+
+
+def split_by_quantity(found: Sequence[_Found], of: Callable[[_Found], OneQuantity]) -> list[list[_Found]]:
+    """Return the rows of each quantity and state of the caches apart, so that no column of a table mixes them; rows
+    without a number stay with the first."""
+    keys = [(of(one).quantity, of(one).cache) for one in found]
+    first = next((key for key in keys if key[0]), ("", None))
+    parts: dict[tuple[str, Cache | None], list[_Found]] = {}
+    for one, key in zip(found, keys, strict=True):
+        parts.setdefault(key if key[0] else first, []).append(one)
+    return list(parts.values())
+
+
 class Columns(NamedTuple):
-    """The optional columns that are needed to name the rows of a table."""
+    """The columns of a table of pairs: those that are needed to name its rows, and those with their figures."""
 
     phase: bool
     where: bool
     quantity: bool
+    cycles: bool
+    """Whether the clock moved between the sides of a pair."""
 
     @classmethod
     def of(cls, pairs: Sequence[Pairing]) -> Columns:
@@ -66,6 +92,7 @@ class Columns(NamedTuple):
             len({pair.phase for pair in pairs}) > 1 or any(pair.phase != "forward" for pair in pairs),
             len({pair.where for pair in pairs}) > 1,
             len({(pair.quantity, pair.cache) for pair in pairs if pair.quantity}) > 1,
+            any(pair.cycles and pair.cycles.moved for pair in pairs),
         )
 
     @classmethod
@@ -82,12 +109,22 @@ class Columns(NamedTuple):
         optional = ((pair.phase, self.phase), (places(pair), self.where), (quantity(pair), self.quantity))
         return [pair.op, pair.params, *(text for text, used in optional if used)]
 
+    @property
+    def figure_heads(self) -> list[str]:
+        return ["A", "B", "B/A", *(CYCLES if self.cycles else ()), "interval", "verdict", ""]
 
-FIGURES = ("A", "B", "B/A", "interval", "verdict", "")
+    def figures(self, pair: Pairing) -> list[str]:
+        """Return the figures of a pair; the last two are its verdict and its note."""
+        times = [value(pair, pair.a), value(pair, pair.b), ratio(pair.ratio)]
+        return [*times, *(_cycle_figures(pair) if self.cycles else ()), interval(pair), word(pair), pair.note]
 
 
-def figures(pair: Pairing) -> list[str]:
-    return [value(pair, pair.a), value(pair, pair.b), ratio(pair.ratio), interval(pair), word(pair), pair.note]
+CYCLES = ("A cycles", "B cycles", "B/A cycles")
+
+
+def _cycle_figures(pair: Pairing) -> list[str]:
+    found = pair.cycles
+    return [cycles(found.a), cycles(found.b), ratio(found.ratio)] if found else [""] * len(CYCLES)
 
 
 def value(pair: Pairing, number: float | None) -> str:
@@ -161,6 +198,7 @@ def differences(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
 def footer(compared: Compared) -> Iterator[str]:
     yield summary(compared)
     yield from doubtful_lines(compared)
+    yield from clock_lines(compared)
     few = sum(pair.verdict == "undecided" and 0 < min(pair.processes) < FEWEST for pair in compared.pairs)
     if few and not compared.paired:
         yield (
@@ -199,6 +237,21 @@ def doubtful_lines(compared: Compared) -> Iterator[str]:
         )
 
 
+def clock_lines(compared: Compared) -> Iterator[str]:
+    """Yield how far the clock moved between the sides, for the case where it moved most."""
+    known = [(pair, pair.cycles) for pair in compared.pairs if pair.cycles]
+    moved = [(pair, found) for pair, found in known if found.moved]
+    if not moved:
+        return
+    pair, found = max(moved, key=lambda one: abs(math.log(one[1].clocks[1] / one[1].clocks[0])))
+    a, b = (f"{clock / 1e6:.0f}" for clock in found.clocks)
+    among = "" if len(known) == 1 else f" in {len(moved)} of {count_noun(len(known), 'case')}, most in {pair.op}:"
+    yield (
+        f"the clock moved{among} from {a} MHz in A to {b} MHz in B: cycles tell slower code from a slower clock, but "
+        "what waits for memory does not follow that clock; --clocks lock holds it still where that is permitted"
+    )
+
+
 def in_turns_lines(compared: Compared) -> Iterator[str]:
     """Yield the command that decides what two sessions leave undecided, for the case with the largest difference."""
     open_ = [pair for pair in compared.pairs if pair.verdict == "undecided" and pair.ratio]
@@ -228,4 +281,10 @@ def summary(compared: Compared) -> str:
     if mean is None:
         return listed
     known = f" ({interval(mean)})" if interval(mean) else ""
-    return f"{listed}; geometric mean {ratio(mean.ratio)}{known} over {count_noun(mean.cases, 'case')}"
+    return f"{listed}; geometric mean {ratio(mean.ratio)}{known} over {mean_cases(compared, mean)}"
+
+
+def mean_cases(compared: Compared, mean: Geomean) -> str:
+    """Return the number of cases of the mean, with their quantity if there are others."""
+    quantity = f" by {mean.quantity} {mean.cache}" if Columns.of(compared.pairs).quantity else ""
+    return count_noun(mean.cases, "case") + quantity

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from opmark import units
 from opmark.analysis.metrics import is_above
-from opmark.analysis.rows import Row, RunView
+from opmark.analysis.rows import Row, RunView, headline_name, split_by_headline
 from opmark.report.text import fact, finite, format_duration, format_moment, harmless, percent, printable, rate
 from opmark.schema.chart import Chart
 from opmark.schema.comparison import Compared
@@ -165,13 +165,13 @@ class Key(NamedTuple):
 
 
 _Figure = Callable[[Row], float | None]
-_BEST: tuple[tuple[str, _Figure, Callable[[float], str]], ...] = (
-    ("most bandwidth", lambda row: row.bytes_per_second, lambda value: rate(value, "B/s")),
-    ("most arithmetic", lambda row: row.flops_per_second, lambda value: rate(value, "FLOP/s")),
-    ("most memory", lambda row: row.memory, units.count_bytes),
-    ("longest call", lambda row: row.seconds, units.seconds),
+_BEST: tuple[tuple[str, _Figure, Callable[[float], str], bool], ...] = (
+    ("most bandwidth", lambda row: row.bytes_per_second, lambda value: rate(value, "B/s"), True),
+    ("most arithmetic", lambda row: row.flops_per_second, lambda value: rate(value, "FLOP/s"), True),
+    ("most memory", lambda row: row.memory, units.count_bytes, False),
+    ("longest call", lambda row: row.seconds, units.seconds, True),
 )
-"""Figures whose largest value is shown, and its format."""
+"""Figures whose largest value is shown, its format, and whether it comes from the headline."""
 _LIMITS: tuple[tuple[str, _Figure], ...] = (
     ("the measured peak", lambda row: row.of_peak.share if row.of_peak else None),
     ("the datasheet", lambda row: row.of_datasheet.share if row.of_datasheet else None),
@@ -228,6 +228,7 @@ def keys(run_view: RunView, href: dict[str, str]) -> list[Key]:
     """Return the key numbers of a run, from its usable rows. `href` has the links to rows by key."""
     rows = [row for row in run_view.rows if row.status in COUNTED]
     usable = [row for row in rows if row.usable]
+    alike = _same_headline(usable)
     doubted = sum(bool(row.headline_cautions) for row in rows)
     found = [
         Key("measured", str(len(rows)), f"of {count_noun(len(run_view.rows), 'case')}"),
@@ -235,9 +236,16 @@ def keys(run_view: RunView, href: dict[str, str]) -> list[Key]:
     ]
     limits = ([*_shares(name, of, run_view.rows, href)] for name, of in _LIMITS)
     found += next(filter(None, limits), [])
-    for name, of, write in _BEST:
-        found += _best(name, of, write, usable, href)
+    for name, of, write, timed in _BEST:
+        found += _best(name, of, write, alike if timed else usable, href)
     return found
+
+
+def _same_headline(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with the most frequent headline; those with latency only if there is no other, because it
+    includes the launch. Figures of different quantities are not compared."""
+    parts = split_by_headline(rows)
+    return max(parts, key=lambda part: (not headline_name(part).startswith(_WITH_LAUNCH), len(part)), default=[])
 
 
 def _best(
@@ -251,20 +259,14 @@ def _best(
 
 
 def _shares(name: str, of: _Figure, rows: Sequence[Row], href: dict[str, str]) -> Iterator[Key]:
-    """Yield key numbers about a limit: the median of usable rows with the same headline, the best row within the limit,
-    and the number of all rows above it, which are those with the caution."""
-    shared = [row for row in rows if row.usable and finite(of(row)) is not None]
-    if not shared:
+    """Yield key numbers about a limit: the median of usable rows with the same headline, the best row of these within
+    the limit, and the number of all rows above it, which are those with the caution."""
+    alike = _same_headline([row for row in rows if row.usable and finite(of(row)) is not None])
+    if not alike:
         return
-    # The most frequent headline quantity; latency only if there is no other.
-    groups: dict[str, list[Row]] = {}
-    for row in shared:
-        if row.headline:
-            groups.setdefault(f"{row.headline.quantity} {row.headline.cache}", []).append(row)
-    lead, alike = max(groups.items(), key=lambda one: (not one[0].startswith(_WITH_LAUNCH), len(one[1])))
-    middle = f"in the middle of {count_noun(len(alike), 'case')}, {lead}"
+    middle = f"in the middle of {count_noun(len(alike), 'case')}, {headline_name(alike)}"
     yield Key(f"of {name}", percent(median([of(row) or 0.0 for row in alike])), middle)
-    yield from _best(f"nearest to {name}", of, percent, [row for row in shared if not is_above(of(row) or 0.0)], href)
+    yield from _best(f"nearest to {name}", of, percent, [row for row in alike if not is_above(of(row) or 0.0)], href)
     above = sum(is_above(of(row) or 0.0) for row in rows)
     if above:
         yield Key(f"above {name}", str(above), "more than is possible: the limit, the cost or the clock is wrong")

@@ -11,6 +11,7 @@ from statistics import median
 
 from opmark.errors import UserError
 from opmark.hardware.disturbances import disturbances
+from opmark.hardware.gpu_disturbances import gpu_disturbances
 from opmark.hardware.host import host
 from opmark.plugin.param import format_params
 from opmark.plugin.registry import backends
@@ -49,7 +50,7 @@ _TRIAL_TIMEOUT = 60.0
 
 def doctor() -> Diagnosis:
     # First of all, before the backends that are asked make the machine busy.
-    findings = [*disturbances(), _clock()]
+    findings = [*disturbances(), *gpu_disturbances(), _clock()]
     available = probe()
     return Diagnosis(host(), available, [*findings, *_sensors(available), *_trapped_instructions(available)])
 

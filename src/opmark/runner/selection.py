@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,9 +82,20 @@ def select_cases(selection: Selection, seed: int = 0) -> SelectedCases:
         ranks = _rank_request(selection, operators)
         ranks.check_operators(operators)
         cases, left_out = ranks.apply_to_cases(cases)
+    if selection.sample is not None and selection.sample < len(cases):
+        left_out.append(f"a sample of {selection.sample} of {count_noun(len(cases), 'case')}, drawn with seed {seed}")
+        cases = draw_sample(cases, selection.sample, seed)
     # Under a launcher, rank 0 alone runs the cases that take one process.
     several = any(map(rank_count, cases))
     return SelectedCases(cases, source, tuple(left_out), read_job(os.environ) if several else detect_job(os.environ))
+
+
+def draw_sample(cases: Sequence[Case], count: int, seed: int) -> list[Case]:
+    """So many of the cases, in their order: one of each operator, as far as there is room, then any."""
+    order = random.Random(seed).sample(range(len(cases)), len(cases))
+    firsts = {cases[i].op: i for i in reversed(order)}.values()
+    chosen = [*sorted(firsts, key=order.index), *(i for i in order if i not in set(firsts))][:count]
+    return [cases[i] for i in sorted(chosen)]
 
 
 def _rank_request(selection: Selection, operators: Sequence[Operator]) -> RankRequest:

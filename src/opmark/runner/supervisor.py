@@ -14,6 +14,7 @@ from opmark.errors import UserError
 from opmark.plugin import BackendInfo
 from opmark.plugin.registry import backend as find_backend
 from opmark.runner import instruction_set
+from opmark.runner.clocks import ClockLocks
 from opmark.runner.guests.placement import why_missing
 from opmark.runner.worker_process import WorkerDied, WorkerProcess, record_of_death
 from opmark.schema import Environment, Record, Task
@@ -72,6 +73,7 @@ class WorkerOptions:
     say: Say = _ignore
     keep: Keep = _ignore
     pool: WorkerPool = field(default_factory=WorkerPool)
+    clocks: ClockLocks = field(default_factory=ClockLocks)
 
     @property
     def start_timeout(self) -> float:
@@ -169,7 +171,7 @@ class Supervisor:
         self.launch()
         assert self._worker is not None
         try:
-            hello = self._worker.hello(self._options.start_timeout)
+            hello = self._options.clocks.lock(self._worker.hello(self._options.start_timeout))
         except WorkerDied:
             self.close()
             raise
@@ -180,7 +182,7 @@ class Supervisor:
         return hello
 
     def _attempt(self, task: Task) -> Record:
-        self.start()
+        hello = self.start()
         assert self._worker is not None
         try:
             reply = self._worker.run(task, self._options.timeout, self._options.compile_timeout)
@@ -189,7 +191,8 @@ class Supervisor:
             raise
         if not reply.usable:
             self.close()
-        return reply.record
+        # The environment as it was stored: what was locked is a fact of it that the worker does not know.
+        return self._options.clocks.check(replace(reply.record, environment=self._environment), hello)
 
     def _retry_with_limit(self, task: Task) -> Record | None:
         """Return the record under the mildest limit with which the task survives; None if it survives none."""

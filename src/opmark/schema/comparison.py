@@ -8,12 +8,29 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from opmark.schema.measurement import Cache
+from opmark.schema.measurement import Cache, clock_moved
 from opmark.schema.record import Status
 from opmark.units import count_bytes
 
 Verdict = Literal["faster", "slower", "same", "undecided"]
 """How B is, compared with A."""
+
+
+class PairCycles(Struct, frozen=True):
+    """The two sides of a case in cycles of the clock that they were measured at."""
+
+    a: float
+    b: float
+    """Geometric means of the processes' medians."""
+    ratio: float
+    """B over A in cycles: a clock that moved is no part of it."""
+    clocks: tuple[float, float]
+    """Mean clock of each side in hertz."""
+
+    @property
+    def moved(self) -> bool:
+        """Whether the clocks of the sides differ, so that seconds alone mislead."""
+        return clock_moved(*self.clocks)
 
 
 class Pairing(Struct, frozen=True):
@@ -48,15 +65,20 @@ class Pairing(Struct, frozen=True):
     statuses: tuple[Status, Status] = ("ok", "ok")
     in_turns: str = ""
     """Command that measures an undecided case of two sessions in turns."""
+    cycles: PairCycles | None = None
+    """The same in clock cycles, where every process knows its clock and the quantity is the time of what it clocks."""
 
 
 class Geomean(Struct, frozen=True):
-    """Geometric mean over all cases that have a ratio. If it has no interval, that is from 0 to infinity."""
+    """Geometric mean over the cases that have a ratio of one quantity: of several, the one that most cases have. If it
+    has no interval, that is from 0 to infinity."""
 
     ratio: float
     low: float
     high: float
     cases: int
+    quantity: str = ""
+    cache: Cache | None = None
 
 
 class Compared(Struct, frozen=True):

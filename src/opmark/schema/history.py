@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from opmark.schema.measurement import Cache
+from opmark.schema.measurement import Cache, clock_moved
 from opmark.schema.record import Status
 
 Direction = Literal["faster", "slower"]
@@ -32,6 +32,8 @@ class HistoryPoint(Struct, frozen=True):
     low: float | None = None
     high: float | None = None
     """Ends of the 95 % interval of the value; None if there was only one process."""
+    clock: float | None = None
+    """Mean clock in hertz; None if a process does not know it, or the value is not a time of what the clock drives."""
 
 
 class Outage(Struct, frozen=True):
@@ -64,6 +66,15 @@ class LevelChange(Struct, frozen=True):
     examined."""
     settled: bool = True
     """False if it may be a state of the machine that lasts for some runs, or wandering."""
+    clocks: tuple[float, float] | None = None
+    """Median clock of the runs of each level in hertz, where all of them know it."""
+
+    @property
+    def cycles_ratio(self) -> float | None:
+        """The ratio in cycles, if the clock moved with the level."""
+        if self.clocks is None or not clock_moved(*self.clocks):
+            return None
+        return self.ratio * self.clocks[1] / self.clocks[0]
 
     @property
     def direction(self) -> Direction:

@@ -143,8 +143,10 @@ class Availability(Struct, frozen=True):
     name: str
     summary: str
     reason: str | None
-    """Why the backend cannot run; None if it can."""
+    """Why the backend cannot run; None if it can, or if nothing speaks against it so far."""
     facts: dict[str, Any] = {}
+    probed: bool = True
+    """Whether the backend was started to find out. Else the answer comes from metadata: what is installed."""
 
 
 class NextStep(Struct, frozen=True):

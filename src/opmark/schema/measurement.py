@@ -52,6 +52,14 @@ class Conditions(Struct, frozen=True):
         return (*before, *after)
 
 
+CLOCK_MOVED = 0.01
+"""Relative difference of two clocks from which on times are shown in cycles too."""
+
+
+def clock_moved(before: float, after: float) -> bool:
+    return abs(after / before - 1) > CLOCK_MOVED
+
+
 # Quantity: what can be measured of a call. A number without its quantity means nothing.
 
 Cache = Literal["cold", "warm", "rotated"]
@@ -84,6 +92,12 @@ _ALL = (
         "device_span",
         "from the start of the call's first kernel to the end of its last, with launches out of the way",
         "what a call costs inside a captured graph or a full queue: gaps between its kernels count",
+        "device",
+    ),
+    Quantity(
+        "unqueued_time",
+        "time that the device worked for a call that found it idle: the sum over its kernels, copies and fills",
+        "code that waits for each result; a kernel that starts behind another finds its instructions loaded",
         "device",
     ),
     Quantity(
@@ -126,6 +140,14 @@ _ALL = (
 )
 
 QUANTITIES: dict[str, Quantity] = {quantity.name: quantity for quantity in _ALL}
+
+
+def is_clocked(quantity: str) -> bool:
+    """Return whether a quantity is a time of what the sensors' clock drives: energy and the time of a host beside a
+    device are not."""
+    found = QUANTITIES.get(quantity)
+    return found is None or (found.unit == "s" and found.on != "host")
+
 
 Stop = Literal["precise", "budget", "count"]
 """`precise`: the interval is narrow enough. `budget`: time ran out first. `count`: the requested number was taken."""

@@ -67,6 +67,8 @@ class Option:
     example: str = ""
     """A value for the hint of an error message."""
     printable: bool = False
+    pattern: str = ""
+    """A regular expression that the whole text has to match; `unit` says it in words."""
     argument: str | None = None
     """How the usage line writes it, where it is an argument of the command line and not an option."""
     form: Form | None = None
@@ -77,6 +79,8 @@ class Option:
         """The values that are allowed, in words; empty where any value of the type is."""
         if self.known:
             return ", ".join(self.known)
+        if self.pattern:
+            return self.unit
         if self.least is not None and self.most is not None:
             return f"from {self.least} to {self.most}"
         if self.least is not None and self.below is not None:
@@ -129,6 +133,8 @@ class OptionField(NamedTuple):
                     raise InvalidParameter(f"{self.name}: expected {expected}, got {number:g}", hint)
         else:
             check_type(self.name, value, self.type, hint)
+            if self.option.pattern and not re.fullmatch(self.option.pattern, value):
+                raise InvalidParameter(f"{self.name}: expected {self.option.unit}, got {value!r}", hint)
             if self.option.printable and not value.isprintable():
                 raise UserError(f"{self.name}: expected printable text, got {value!a}")
             if self.option.printable and len(value) > LONGEST_NAME:
@@ -211,6 +217,13 @@ class Selection(OptionSet):
         Option("Arguments that make an object of a class such as torch.nn.Linear: {args: [64, 32]}.", form="yaml"),
     ] = None
     size: Annotated[Names, Option("small, typical, large: presets; of a workload, only these.")] = ()
+    sample: Annotated[
+        int | None,
+        Option(
+            "Only so many cases, drawn with --seed: at least one of each operator, if there is room. [default: all]",
+            least=1, example="500",
+        ),
+    ] = None  # fmt: skip
     phase: Annotated[
         Names, Option("forward, backward, both; of a workload, only these. [default: forward]", known=PHASES)
     ] = ()
@@ -302,7 +315,15 @@ class MeasureOptions(OptionSet):
     ] = None
     mode: Annotated[str, Option("As in PARAM: discrete, continuous, continuous_events.", known=MODES)] = ""
     timer: Annotated[
-        str, Option("For what a device did: cupti (on AMD roctracer), events, graph.", known=TIMERS)
+        str, Option("For what a device did: cupti, torch-profiler, on AMD roctracer, events, graph.", known=TIMERS)
+    ] = ""  # fmt: skip
+    clocks: Annotated[
+        str,
+        Option(
+            "Lock the clocks of the GPU while it measures: at the clock that its power limit sustains, or at so many "
+            "MHz; where that is not permitted, it measures all the same. [default: as they are]",
+            pattern=r"lock(=[1-9]\d{0,4})?", unit="`lock` or `lock=MHZ`", example="lock=1500",
+        ),
     ] = ""  # fmt: skip
     clients: Annotated[
         Numbers,

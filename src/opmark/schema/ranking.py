@@ -114,7 +114,8 @@ class Tally(Struct, frozen=True):
 
 
 class RankingGroup(Struct, frozen=True):
-    """Cases of one chip, phase and number of threads, taken together."""
+    """Cases of one chip, phase and number of threads, ranked by one quantity and state of the caches, taken
+    together."""
 
     by: str
     """`all`, `operator`, `dtype`, `size`."""
@@ -132,6 +133,9 @@ class RankingGroup(Struct, frozen=True):
     """Number of cases that every backend of the group has."""
     backends: list[Tally]
     """The one with most wins first."""
+    quantity: str = ""
+    cache: str = ""
+    """What the cases are ranked by; empty in files of 0.10 and before."""
 
 
 class OperatorDefaults(Struct, frozen=True):
@@ -158,6 +162,11 @@ class Ranking(Struct, frozen=True):
     """Groups over all cases."""
     groups: list[RankingGroup]
     """Groups by `--by`; empty for `--by case`."""
+    quantity: str = ""
+    cache: str = ""
+    """What was asked for; empty: what each case has, and its place says which."""
+    without: int = 0
+    """Number of cases that are not ranked, because they have verified numbers, but none of what was asked for."""
 
     def choose(
         self,

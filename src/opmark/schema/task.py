@@ -62,7 +62,7 @@ DEVICE_PROCESSES: dict[str, int] = {"quick": 1, "standard": 1, "thorough": 5}
 """Number of fresh processes per case on a device: device time hardly depends on the process, and frameworks start
 slowly there."""
 
-TimerName = Literal["", "cupti", "roctracer", "events", "graph"]
+TimerName = Literal["", "cupti", "torch-profiler", "roctracer", "events", "graph"]
 Mode = Literal["", "discrete", "continuous", "continuous_events"]
 MODES: dict[str, str] = {
     "discrete": "latency",

@@ -27,6 +27,8 @@ _SHORT_FOR_EVENTS = 20e-6
 _CHECK_EVERY = 8
 _OTHER_TIMERS = ("events", "graph")
 _HOST_SHARE = 0.25
+_FEWEST_HOST_SAMPLES = 8
+"""Samples of a quantity of the host beside those of the device: enough for an interval of 95 %."""
 
 
 @dataclass
@@ -54,6 +56,8 @@ class TaskMeasurement:
                 # The device's clock has to recover from the load before; long loads come last.
                 self.instruments.watch.recover()
                 found += self._measure_on_device(on_device, cache)
+        if self.instruments.clock:
+            self.instruments.clock.detach()
         for quantity, cache in chosen:
             if QUANTITIES[quantity].on != "device":
                 found += self._measure_on_host(quantity, cache)
@@ -81,7 +85,9 @@ class TaskMeasurement:
         settings = self.task.settings
         chosen: list[tuple[str, Cache]] = []
         if settings.timer and self.instruments.clock is None:
-            self.notes.append(f"timer {settings.timer}: {self.task.backend} has no clock of its own on a device")
+            self.notes.append(f"timer {settings.timer}: {self._why_no_clock}")
+        elif self.instruments.why_no_cupti and self.instruments.clock is not None:
+            self.notes.append(f"timed by {self.instruments.clock.name}: {self.instruments.why_no_cupti}")
         for quantity in quantities_for(settings, has_clock=self.instruments.clock is not None):
             if reason := self._why_not(quantity):
                 self.notes.append(f"{quantity}: {reason}")
@@ -96,12 +102,17 @@ class TaskMeasurement:
 
     def _why_not(self, quantity: str) -> str | None:
         if QUANTITIES[quantity].on == "device" and self.instruments.clock is None:
-            return f"{self.task.backend} has no clock of its own on a device"
+            return self._why_no_clock
         if quantity == "host_time" and not self.backend.asynchronous:
             return "a call of this backend is done when it returns: that is its latency"
         if quantity == "energy" and self.instruments.watch.energy() is None:
             return "nothing here counts energy (neither NVML nor RAPL answers)"
         return None
+
+    @property
+    def _why_no_clock(self) -> str:
+        reason = self.instruments.why_no_cupti
+        return f"{self.task.backend} has no clock of its own on a device" + (f": {reason}" if reason else "")
 
     def _measure_on_host(self, quantity: str, cache: Cache) -> list[Measurement]:
         if quantity == "energy":
@@ -127,6 +138,7 @@ class TaskMeasurement:
             warmup_max=_HOST_SHARE * rule.warmup_max,
             min_time=_HOST_SHARE * rule.min_time,
             max_time=_HOST_SHARE * rule.max_time,
+            min_samples=max(_FEWEST_HOST_SAMPLES, round(_HOST_SHARE * rule.min_samples)),
             rel_ci=rule.rel_ci / _HOST_SHARE,
         )
 
@@ -136,9 +148,12 @@ class TaskMeasurement:
         if "event_time" in quantities:
             supply = self._launch_source(cache, between=True, what="event_time")
             found += self._measure_by_events("event_time", clock, supply) if supply else []
+        if "unqueued_time" in quantities:
+            supply = self._launch_source(cache, between=True, what="unqueued_time")
+            found += self._measure_unqueued(clock, supply) if supply else []
         if {"device_time", "device_span"} & set(quantities):
             found += [
-                m for m in self._measure_kernels(clock, cache) if m.quantity in quantities or m.timer != clock.name
+                m for m in self._measure_kernels(clock, cache) if m.quantity in quantities or not clock.find(m.timer)
             ]
         return found
 
@@ -148,9 +163,10 @@ class TaskMeasurement:
         if supply is None:
             return []
         timer = self.task.settings.timer
-        if timer in ("", clock.name):
+        if chosen := clock.find(timer):
             try:
-                found = self._sample(TraceSampler(clock, supply))
+                ahead = self.backend.calls_ahead if self.backend.asynchronous else 0
+                found = self._sample(TraceSampler(chosen, supply, ahead=ahead))
             except TimerFailed as failure:
                 self.notes.append(
                     f"device_time {cache}: {failure.message}; device_span then comes from events or a graph"
@@ -161,6 +177,13 @@ class TaskMeasurement:
             has = "tells only device_span" if timer in _OTHER_TIMERS else f"is not what this device has ({clock.name})"
             self.notes.append(f"device_time {cache}: {timer} {has}")
         return self._measure_without_profiler(clock, supply, timer)
+
+    def _measure_unqueued(self, clock: DeviceClock, supply: LaunchSource) -> list[Measurement]:
+        try:
+            return self._sample(TraceSampler(clock, supply, wait=self.backend.synchronize))
+        except TimerFailed as failure:
+            self.notes.append(f"unqueued_time {supply.cache}: {failure.message}")
+            return []
 
     def _measure_without_profiler(self, clock: DeviceClock, supply: LaunchSource, timer: str) -> list[Measurement]:
         cache = supply.cache

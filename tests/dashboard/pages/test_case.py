@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from rendered_pages import ask
-from showcase import CPU, Again, Maker, fill, nights, run
+from showcase import CPU, GPU, Again, Maker, fill, nights, run
 
 from opmark.dashboard.pages import case
 from opmark.dashboard.reader import Reader
@@ -101,3 +102,14 @@ def test_what_is_unknown_is_said(reader: Reader, tmp_path: Path) -> None:
         ask(reader, case.CASE_ENDPOINT, {"case": followed_case().id}, quantity="speed")
     with pytest.raises(UserError, match="since: expected a date"):
         ask(reader, case.CASE_ENDPOINT, {"case": followed_case().id}, since="yesterday")
+
+
+def test_each_quantity_has_a_table_of_its_own(tmp_path: Path) -> None:
+    made = Maker(1).record("add", {"shape": [1 << 20]}, "torch-cuda", GPU)
+    fill(tmp_path / "device.db", [run(1, "a", [made]), run(2, "b", [Again(2).again(made, 0)])])
+    reader = Reader(tmp_path / "device.db")
+    shown = ask(reader, case.CASE_ENDPOINT, {"case": made.task.case.id}, quantity="all")
+    tables = re.findall(r'aria-label="Runs that have it: (\w+ \w+)".*?</table>', shown.html, re.DOTALL)
+    assert sorted(tables) == sorted({f"{row.quantity} {row.cache}" for row in shown.answer.rows})
+    assert len(tables) > 2
+    reader.close()

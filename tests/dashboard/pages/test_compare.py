@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from checks import compared, pairing
 from rendered_pages import ask
 from showcase import CPU, GPU, Again, Maker, fill, run, several, showcase
 
 from opmark.dashboard.pages import compare
 from opmark.dashboard.reader import Reader
 from opmark.errors import UnknownName, UserError
+from opmark.schema.comparison import PairCycles
 
 _HOSTILE = '"><script>alert(1)</script>&/?#'
 
@@ -139,3 +141,29 @@ def test_what_two_sessions_leave_open_says_what_to_type(reader: Reader) -> None:
     assert any(commands)
     assert all(command == "" or command.startswith("opmark ab ") for command in commands)
     assert shown.html.count("measure in turns: <code>opmark ab ") == sum(map(bool, commands))
+
+
+def test_where_the_clock_moved_cycles_stand_beside_times(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "A cycles" not in ask(reader, compare.COMPARE_ENDPOINT, a="base", b="new").html
+    moved = PairCycles(2e6, 2.002e6, 1.001, (2e9, 1.82e9))
+    found = compared(pairing(cycles=moved), pairing("add"))
+    monkeypatch.setattr(compare, "compare_runs", lambda *asked: found)
+    shown = ask(reader, compare.COMPARE_ENDPOINT, a="base", b="new")
+    assert "The clock moved from 2000 MHz in A to 1820 MHz in B" in shown.html
+    assert '<td class="n">2.00M</td><td class="n">2.00M</td><td class="n">1.001×</td>' in shown.html
+    assert shown.answer.verdicts.rows[0].pair.cycles == moved
+
+
+def test_each_quantity_has_a_table_of_its_own(tmp_path: Path) -> None:
+    record = Maker(1).record("add", {"shape": [1 << 20]}, "torch-cuda", GPU)
+    fill(tmp_path / "device.db", [run(1, "a", [record]), run(2, "b", [record])])
+    reader = Reader(tmp_path / "device.db")
+    shown = ask(reader, compare.COMPARE_ENDPOINT, a="a", b="b", quantity="all")
+    keys = {(row.pair.quantity, row.pair.cache) for row in shown.answer.verdicts.rows}
+    assert len(keys) > 2
+    assert shown.html.count('aria-label="Cases: ') == len(keys)
+    for quantity, cache in keys:
+        assert f'aria-label="Cases: {quantity} {cache}"' in shown.html
+    mean = shown.answer.verdicts.geomean
+    assert (mean.quantity, mean.cache, mean.cases) == ("device_time", "cold", 1)
+    reader.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -20,6 +21,7 @@ from opmark.plugin import BLOCK, Backend, Function, Implementation, TensorSlot
 from opmark.plugin.registry import backend, implementations, operator
 from opmark.schema import EFFORTS, Case, Cost, Phase, Record, Settings, Task, TensorSpec
 from opmark.schema.tensor import DTYPES, is_float
+from opmark.worker.preparation import prepare
 from opmark.worker.task_runner import TaskRunner
 
 jax = pytest.importorskip("jax")
@@ -445,3 +447,95 @@ def test_the_backward_phase_of_a_callable_is_skipped_with_the_reason(live: Backe
     found = record(live, "jax.numpy.exp", phase, args=["8 float32"])
     assert found.status == "skipped"
     assert "functions, not calls" in found.reason
+
+
+# On a GPU, calls return before their work is done. Here a processor stands in for it.
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Any:
+    info = dataclasses.replace(backend("jax-cuda"), environ={})
+    found: Any = info.load(threads=1)
+    monkeypatch.setattr(type(found), "_device", jax.devices("cpu")[0])
+    return found
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was waited for."""
+    seen: list[Any] = []
+    wait = jax.block_until_ready
+
+    def note(value: Any) -> Any:
+        seen.append(value)
+        return wait(value)
+
+    monkeypatch.setattr(jax, "block_until_ready", note)
+    return seen
+
+
+def launch_on(device: Any, op: str, phase: Phase = "forward", **params: Any) -> Any:
+    chosen = operator(op).complete(params) if operator(op).category != "callable" else {**params}
+    task = Task(Case.of(op, chosen, phase), "jax-cuda", "jax", SETTINGS)
+    return prepare(chosen, task, operator(op), implementations(operator(op), device.info)[0], device)
+
+
+@pytest.mark.parametrize(
+    ("op", "phase"),
+    [("exp", "forward"), ("topk", "forward"), ("dropout", "forward"), ("exp", "backward"), ("exp", "both")],
+)
+def test_a_call_on_a_gpu_returns_and_synchronizing_waits_for_the_last(
+    op: str, phase: Phase, device: Any, waits: list[Any]
+) -> None:
+    sizes = {"shape": [64, 64], **({"k": 4} if op == "topk" else {})}
+    launch = launch_on(device, op, phase, **sizes).launch
+    waits.clear()
+    launch()
+    launch()
+    assert waits == []
+    device.synchronize()
+    assert len(waits) == 1
+    assert jax.tree.leaves(waits[0])
+    device.synchronize()
+    assert waits[1] is None, "nothing is kept once it was waited for"
+
+
+def test_random_numbers_go_on_from_call_to_call_on_a_gpu(device: Any) -> None:
+    prepared = launch_on(device, "dropout", shape=[64, 64])
+    first, second = (np.asarray(jax.tree.leaves(prepared.launch())[0]) for _ in range(2))
+    assert (first != second).any()
+
+
+def test_callables_are_waited_for_on_a_processor_and_not_on_a_gpu(device: Any, live: Any, waits: list[Any]) -> None:
+    for one, count in ((device, 0), (live, 1)):
+        launch = one.compile(lambda: jnp.ones(3), {})
+        launch()
+        assert len(waits) == count
+        waits.clear()
+
+
+def test_caches_of_a_gpu_are_overwritten_without_waiting(device: Any, waits: list[Any]) -> None:
+    fill = device.overwrite(10)
+    filled = fill()
+    assert waits == []
+    assert filled.nbytes == 12
+    assert not np.asarray(filled).any()
+
+
+def test_each_client_of_a_gpu_waits_for_its_own_answer(device: Any, waits: list[Any]) -> None:
+    prepared = launch_on(device, "exp", shape=[8])
+    (client,) = device.clients(prepared.launch, [], lambda inputs: prepared.launch)
+    waits.clear()
+    client()
+    assert len(waits) == 1
+
+
+def test_calls_on_a_gpu_are_verified_and_have_times_of_the_host(device: Any) -> None:
+    task = Task(
+        Case.of("softmax", operator("softmax").complete({"shape": [64, 64]}), "forward"), "jax-cuda", "jax", SETTINGS
+    )
+    found = TaskRunner(device.info, device).run(task)
+    assert found.status == "ok", found.reason
+    assert {m.quantity for m in found.measurements} == {"latency"}
+    assert found.verification is not None
+    assert found.verification.after == "same"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -657,3 +658,101 @@ def test_what_an_implementation_makes_is_made_on_the_device(torch_cpu: Any) -> N
 )
 def test_what_a_gpu_does_not_multiply_is_unsupported_and_no_failure(message: str, torch_cpu: Any) -> None:
     assert torch_cpu.classify(RuntimeError(message)) == "skipped"
+
+
+# A GPU that the build has no code for: each is made up.
+
+CUDA_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
+
+
+@pytest.fixture
+def on_gpu(torch_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str | None]:
+    """Why torch-cuda cannot run on a GPU of this name and compute capability, with torch built for these."""
+
+    def reason(
+        name: str,
+        capability: tuple[int, int],
+        built_for: list[str] = CUDA_13,
+        called: str = "torch-cuda",
+    ) -> str | None:
+        monkeypatch.setattr(torch_cpu, "_device", "cuda")
+        monkeypatch.setattr(torch_cpu, "info", backend(called))
+        monkeypatch.setattr(torch, "__version__", "2.13.0+cu130")
+        monkeypatch.setattr(torch.version, "cuda", "13.0")
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: built_for)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda: name)
+        monkeypatch.setattr(torch_eager.platform, "machine", lambda: "x86_64")
+        found: str | None = torch_cpu.why_unavailable()
+        return found
+
+    return reason
+
+
+@pytest.mark.parametrize(
+    ("name", "capability"),
+    [("Tesla T4", (7, 5)), ("NVIDIA L40S", (8, 9)), ("NVIDIA H200", (9, 0)), ("NVIDIA GeForce RTX 5090", (12, 0))],
+)
+def test_a_gpu_that_the_build_has_code_for_can_be_used(on_gpu: Any, name: str, capability: tuple[int, int]) -> None:
+    assert on_gpu(name, capability) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "version"),
+    [
+        ("Tesla V100-SXM2-16GB", (7, 0), "2.10.0"),
+        ("NVIDIA GeForce GTX 1080", (6, 1), "2.7.1"),
+        ("Tesla P100-PCIE-16GB", (6, 0), "2.7.1"),
+        ("NVIDIA GeForce GTX TITAN X", (5, 2), "2.7.1"),
+    ],
+)
+def test_an_older_gpu_is_refused_by_name_with_the_guest_that_drives_it(
+    on_gpu: Any, name: str, capability: tuple[int, int], version: str
+) -> None:
+    number = ".".join(map(str, capability))
+    assert on_gpu(name, capability) == (
+        f"torch 2.13.0+cu130 has no code for {name} (compute capability {number}), but for 7.5, 8.0, 8.6, 9.0, 10.0, "
+        f"12.0; after `opmark env create torch=={version}`, torch-cuda@torch-{version} has"
+    )
+
+
+def test_the_guest_is_one_of_the_backend_that_was_asked_for(on_gpu: Any) -> None:
+    reason = on_gpu("Tesla V100", (7, 0), called="triton-cuda@/opt/env/bin/python")
+    assert reason.endswith("`opmark env create torch==2.10.0`, triton-cuda@torch-2.10.0 has")
+
+
+def test_kepler_is_refused_because_no_torch_that_opmark_runs_on_has_code_for_it(on_gpu: Any) -> None:
+    for name, capability in (("Tesla K80", (3, 7)), ("NVIDIA GeForce GT 710", (3, 5))):
+        reason = on_gpu(name, capability)
+        assert f"no code for {name} (compute capability 3." in reason
+        assert reason.endswith("the last torch with code for Kepler, 2.0.1, is too old for opmark")
+
+
+def test_a_gpu_that_is_newer_than_an_old_torch_gets_the_release_that_has_code(on_gpu: Any) -> None:
+    reason = on_gpu("NVIDIA B200", (10, 0), ["sm_50", "sm_80", "sm_86", "sm_90"])
+    assert reason.endswith("after `opmark env create torch==2.13.0`, torch-cuda@torch-2.13.0 has")
+    assert on_gpu("NVIDIA of the future", (17, 0)).endswith("10.0, 12.0"), "no release is known that has any"
+    assert on_gpu("NVIDIA of the future", (17, 0), [*CUDA_13, "compute_120"]) is None
+
+
+def test_releases_are_those_for_common_machines_only(on_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_gpu("Tesla V100", (7, 0))
+    monkeypatch.setattr(torch_eager.platform, "machine", lambda: "aarch64")
+    assert "env create" not in torch_eager._why_no_code("torch-cuda")
+
+
+def test_where_nobody_tells_what_a_build_is_for_it_may_run(on_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch for AMD's GPUs names other things, and a build of one's own may name nothing."""
+    assert on_gpu("Tesla V100", (7, 0), []) is None
+    assert on_gpu("Tesla V100", (7, 0)) is not None
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert torch_eager.why_too_old_for_triton() is None
+
+
+def test_triton_compiles_for_volta_and_newer(on_gpu: Any) -> None:
+    on_gpu("NVIDIA GeForce GTX 1080", (6, 1))
+    expected = "Triton needs compute capability 7.0, and NVIDIA GeForce GTX 1080 has 6.1"
+    assert torch_eager.why_too_old_for_triton() == expected
+    on_gpu("Tesla V100", (7, 0))
+    assert torch_eager.why_too_old_for_triton() is None

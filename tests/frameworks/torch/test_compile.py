@@ -264,3 +264,16 @@ def test_what_the_user_has_told_the_compiler_is_stored(live: Any, monkeypatch: p
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "of opmark's own")
     told = live.environment()["variables_of_the_compiler"]
     assert told == before | {"TORCHINDUCTOR_MAX_AUTOTUNE": "1", "TORCH_COMPILE_DEBUG": "0"}
+
+
+def test_a_gpu_that_triton_is_too_new_for_is_refused_by_name(live: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_device", "cuda")
+    monkeypatch.setattr(torch.version, "cuda", "12.6")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_60", "sm_70"])
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Tesla P100")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (6, 0))
+    monkeypatch.setattr("opmark.frameworks.torch.compile.find_spec", lambda name: name)
+    assert live.why_unavailable() == "Triton needs compute capability 7.0, and Tesla P100 has 6.0"
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 0))
+    assert live.why_unavailable() is None

@@ -108,7 +108,7 @@ def test_the_hardware_list(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
     from opmark.schema import Availability
 
     found = [Availability(name, "what it is", "no driver" if "cuda" in name else None) for name in backends()]
-    monkeypatch.setattr(command, "probe", lambda: found)
+    monkeypatch.setattr(command, "survey", lambda: found)
     assert command.main(["--show_hardware_list"]) == 0
     said = capfd.readouterr().out.splitlines()
     assert said[0] == "GPU\twhat it is\tnot here: no driver"

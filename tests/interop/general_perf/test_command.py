@@ -101,6 +101,22 @@ def test_accuracy_is_evaluated_on_data_of_the_user(put: Put) -> None:
     assert "nowhere" in report("TORCH-CPU/mine/result-fp32.json")["Unfinished"]["Accuracy"]
 
 
+def test_accuracy_is_compared_with_a_reference_on_the_same_samples(put: Put) -> None:
+    put("workloads/mine.json", {**WORKLOAD, "test_accuracy": True, "test_perf": False, "test_numeric": False})
+    put("data/train.txt", clicks())
+    command = ["--task", "mine", "--hardware_type", "onnxruntime-cpu", "--threads", "1", "--data", "criteo=data"]
+    assert main([*command, "--reference", "torch-cpu"]) == 0
+    found = report("ONNXRUNTIME-CPU/mine/result-fp32.json")["Accuracy"]
+    against = found["Against Reference"]
+    assert "torch-cpu" in against["Backend"]
+    assert not against["Refused"]
+    assert abs(against["AUC"]["Difference"]) < 0.01
+    assert against["Top-1"]["Interval"][0] <= against["Top-1"]["Difference"] <= against["Top-1"]["Interval"][1]
+    assert {against[name]["Verdict"] for name in ("AUC", "Top-1")} <= {"same", "undecided"}
+    assert main(command) == 0
+    assert "Against Reference" not in report("ONNXRUNTIME-CPU/mine/result-fp32.json")["Accuracy"]
+
+
 def test_hardware_that_is_not_here_is_a_report_with_the_reason(put: Put) -> None:
     put("workloads/mine-torch-fp32.json", {**WORKLOAD, "batch_sizes": [2]})
     assert main(["--task", "mine-torch-fp32", "--hardware_type", "HPU", "--size", "small"]) == 1

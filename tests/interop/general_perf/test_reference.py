@@ -22,12 +22,15 @@ def test_a_task_finds_the_same_model_in_the_same_precision() -> None:
         workload, _ = read_workload(name, TaskFolders())
         return read_reference(resolve_task(name, workload, TaskFolders()))
 
-    (found,) = find("resnet50-torch-fp32")
-    assert found["Machine"]
-    assert found["opmark"]
-    assert str(found["Framework"]).startswith("torch ")
-    assert find("resnet50-mhlo-fp32") == [found]
-    assert find("resnet50-torch-fp16") == []
+    found = find("resnet50-torch-fp32")
+    assert {one["Backend"] for one in found} == {"torch-cpu", "torch-cuda"}
+    for one in found:
+        assert one["Machine"]
+        assert one["opmark"]
+        assert str(one["Framework"]).startswith("torch ")
+    assert find("resnet50-mhlo-fp32") == found
+    assert {one["Backend"] for one in find("resnet50-torch-fp16")} == {"torch-cuda"}
+    assert find("resnet50-torch-bf16") == []
 
 
 def test_curves_have_the_reference_beside_the_own_line() -> None:

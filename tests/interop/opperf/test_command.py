@@ -147,7 +147,7 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--framework", "mxnet", "--ctx", "gpu"], "no backend runs mxnet on a gpu"),
+        (["--framework", "tensorflow", "--ctx", "gpu"], "no backend runs tensorflow on a gpu"),
         (["--ctx", "tpu"], "ctx: expected cpu, gpu"),
         (["--dtype", "float31"], "no data type named `float31`"),
         (["--category", "gem"], "no category of opperf named `gem`"),

@@ -349,7 +349,8 @@ def test_backends_of_frameworks() -> None:
     assert backend_of("gpu(1)", "torch") == "torch-cuda"
     assert backend_of("cpu", "null") == "null"
     assert backend_of("cpu", "mxnet") == "mxnet-cpu"
-    for framework in ("mxnet", "paddle"):
+    assert backend_of("gpu", "mxnet") == "mxnet-cuda"
+    for framework in ("tensorflow", "paddle"):
         with pytest.raises(UserError, match=f"no backend runs {framework} on a gpu"):
             backend_of("gpu", framework)
 

@@ -31,17 +31,20 @@ def on_device(n: int, cold: float, warm: float | None, host: float | None) -> Ro
     return item(*times, n=n, backend="torch-cuda")
 
 
-def test_a_launch_is_held_against_the_warm_device_time_where_there_is_one():
+def test_a_launch_is_held_against_the_warm_device_time():
     (chart,) = overhead(
         looked(on_device(1, 9e-6, 2e-6, 5e-6), on_device(2, 9e-6, None, 5e-6), on_device(3, 1e-6, 1e-6, None))
     )
     dots, guide = check(chart).series
-    assert [(mark.x, mark.y, mark.note) for mark in dots.marks] == [(2e-6, 5e-6, "launch-bound"), (9e-6, 5e-6, "")]
+    assert [(mark.x, mark.y, mark.note) for mark in dots.marks] == [(2e-6, 5e-6, "launch-bound")], (
+        "a cold time is not drawn among warm ones"
+    )
+    assert (chart.x.title, chart.y.title) == ("device time, warm", "host time until the call returns, warm")
     assert dots.marks[0].link == "key1"
     assert dots.marks[0].low == pytest.approx(4.5e-6)
     assert guide.role == "guide"
-    assert [(mark.x, mark.y) for mark in guide.marks] == [(2e-6, 2e-6), (9e-6, 9e-6)]
-    assert chart.notes == ("1 of 2 cases launch-bound", "1 case left out: no usable host time")
+    assert [(mark.x, mark.y) for mark in guide.marks] == [(2e-6, 2e-6), (5e-6, 5e-6)]
+    assert chart.notes == ("1 of 1 case launch-bound", "2 cases left out: only one of the two times is usable")
 
 
 def test_without_a_device_latency_is_held_against_the_calibrated_call():
@@ -205,6 +208,16 @@ def test_those_with_most_thread_counts_are_drawn():
     assert len(check(chart).series) == 12 + 1
     assert len(chart.series[0].marks) == 3
     assert chart.notes == ("2 more cases not drawn: those with most thread counts are",)
+
+
+def test_scaling_of_different_quantities_says_which_it_is():
+    items = [item(timing(1.0 / t), n=1, threads=t) for t in (1, 2)]
+    items += [item(timing(1.0 / t, quantity="throughput"), n=2, threads=t) for t in (1, 2)]
+    (chart,) = threads(looked(*items))
+    assert [one.name.partition(", ")[2] for one in chart.series if one.role == "data"] == [
+        "latency, warm",
+        "throughput, warm",
+    ]
 
 
 def test_each_base_has_its_own_ideal():

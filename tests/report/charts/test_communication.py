@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from charted import check, item, looked, timing
+from msgspec.structs import replace
 
 from opmark.analysis.rows import MachineFacts, Row
 from opmark.report.charts.communication import bus
@@ -77,3 +78,13 @@ def test_many_series_get_a_figure_an_operator():
 def test_numbers_that_cannot_be_drawn_are_counted_once():
     charts = bus(looked(sent(8), item(timing(None), n=9, traffic=8, ranks=2)))
     assert [chart.notes for chart in charts] == [("1 case left out: no usable number (preempted, 0 or none)",), ()]
+
+
+def test_series_of_different_quantities_say_which_they_are():
+    device = sent(2048)
+    device = replace(device, timings=tuple(replace(t, quantity="device_time", cache="cold") for t in device.timings))
+    for chart in bus(looked(sent(1024), sent(4096), device)):
+        assert [one.name.rpartition(" on ")[2] for one in check(chart).series] == [
+            "torch-cpu ×2, latency, warm",
+            "torch-cpu ×2, device_time, cold",
+        ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from opmark.schema import Record
 
 MakeRecord = Callable[..., Record]
@@ -91,3 +93,13 @@ def test_what_has_no_number_leaves_its_place_empty(make_sent: MakeRecord, printe
     )  # fmt: skip
     found = matrices(printed([sent(make_sent, 0, 1, 64, 1e-6), sent(make_sent, 1, 0, 64, 1e-6), broken]))
     assert [len(rows) for rows in found.values()] == [3, 3]
+
+
+def test_a_matrix_of_times_names_the_quantity_and_has_one(make_sent: MakeRecord, printed: Printed) -> None:
+    records = [sent(make_sent, src, 1 - src, 8, 5e-6) for src in (0, 1)]
+    on_device = [
+        replace(one, measurements=(replace(one.measurements[0], quantity="device_time", cache="cold"),))
+        for one in records
+    ]
+    assert [title.rpartition(": ")[2] for title in matrices(printed(on_device))] == ["algbw GB/s", "device_time µs"]
+    assert matrices(printed([records[0], on_device[1]])) == {}, "two pairs of different quantities are no matrix"

@@ -131,3 +131,16 @@ def test_plain_data_have_what_people_are_told() -> None:
     assert view["changes"][0]["differing"] == {"torch": ["2.12", "2.13"]}
     assert view["last_over_level"] == pytest.approx(1.0)
     assert view["points"][0]["run"]["id"] == "run-0"
+
+
+def test_a_clock_that_moved_with_the_level_is_said_with_the_change_in_cycles() -> None:
+    moved = replace(HISTORY, changes=(replace(CHANGE, clocks=(2e9, 1.9e9)),))
+    told = "the clock moved too, 2000 -> 1900 MHz: -0.2 % in cycles"
+    assert f"      {told}" in printed(Histories([moved], 1), named=True).splitlines()
+    assert told in printed(Histories([moved], 1), named=False)
+    assert told in history_markdown(Histories([moved], 1)).replace("\\", "").replace("&gt;", ">")
+    assert history_view(moved)["changes"][0]["cycles_ratio"] == pytest.approx(1.05 * 0.95)
+    still = replace(HISTORY, changes=(replace(CHANGE, clocks=(2e9, 1.99e9)),))
+    for found in (HISTORY, still):
+        assert "clock" not in printed(Histories([found], 1), named=True)
+        assert history_view(found)["changes"][0]["cycles_ratio"] is None

@@ -24,6 +24,7 @@ from opmark.schema.ranking import (
 )
 
 CHIP = "a processor"
+BY = ("latency", "warm")
 
 
 def one(backend: str, median: float, ratio: float, *, behind: bool = True) -> RankedImplementation:
@@ -36,7 +37,7 @@ def one(backend: str, median: float, ratio: float, *, behind: bool = True) -> Ra
 def place(op: str, *order: RankedImplementation, decided: bool = True) -> RankedCase:
     first = order[0]
     return RankedCase(
-        op, {"shape": [4], "dtype": "float32"}, "float32", "forward", (), 2, "cpu", CHIP, "latency", "warm", "id",
+        op, {"shape": [4], "dtype": "float32"}, "float32", "forward", (), 2, "cpu", CHIP, *BY, "id",
         Best(first.backend, first.implementation, "", "", first.median, decided), list(order), [],
     )  # fmt: skip
 
@@ -49,10 +50,10 @@ FOUND = Ranking(
         place("exp", FIRST, one("jax-cpu", 2.5e-3, 2.5)),
         place("sin", FIRST, one("jax-cpu", 1.01e-3, 1.01, behind=False), decided=False),
     ],
-    [RankingGroup("all", {}, CHIP, 2, "forward", 2, 2, 1, 1, TALLIES)],
+    [RankingGroup("all", {}, CHIP, 2, "forward", 2, 2, 1, 1, TALLIES, *BY)],
     [
-        RankingGroup("operator", {"op": "exp"}, CHIP, 2, "forward", 1, 1, 0, 1, [replace(TALLIES[0], wins=1)]),
-        RankingGroup("operator", {"op": "sin"}, CHIP, 2, "forward", 1, 1, 1, 1, TALLIES),
+        RankingGroup("operator", {"op": "exp"}, CHIP, 2, "forward", 1, 1, 0, 1, [replace(TALLIES[0], wins=1)], *BY),
+        RankingGroup("operator", {"op": "sin"}, CHIP, 2, "forward", 1, 1, 1, 1, TALLIES, *BY),
     ],
 )  # fmt: skip
 
@@ -68,8 +69,30 @@ def cells(line: str) -> list[str]:
 
 
 def test_the_title_says_where_all_of_it_was_measured() -> None:
-    title = "a processor, 2 threads, forward, backends NAME-cpu: 2 cases, 2 with more than one backend"
+    title = "a processor, 2 threads, forward, backends NAME-cpu, by latency warm: 2 cases, 2 with more than one backend"
     assert printed(FOUND, "case")[0] == title
+
+
+@pytest.mark.parametrize("by", ["operator", "case"])
+def test_each_quantity_has_tables_of_its_own(by: str) -> None:
+    other = {"quantity": "device_time", "cache": "cold"}
+    sin = replace(FOUND.cases[1], **other, order=[replace(FIRST, median=5e-6)])
+    found = replace(
+        FOUND, cases=[FOUND.cases[0], sin], summary=[*FOUND.summary, replace(FOUND.summary[0], **other)],
+        groups=[FOUND.groups[0], replace(FOUND.groups[1], **other, backends=TALLIES[:1])],
+    )  # fmt: skip
+    found.summary[1] = replace(found.summary[1], backends=TALLIES[:1])
+    text = "\n".join(printed(found, by))
+    first, _, rest = text.partition("by device_time cold: ")
+    assert "by latency warm: " in first
+    assert ("exp" in first, "sin" in first) == (True, False)
+    assert ("exp" in rest, "sin" in rest) == (False, True)
+    assert "each case by what all of its backends have" in rest
+
+
+def test_cases_without_what_was_asked_for_are_counted() -> None:
+    found = replace(FOUND, quantity="latency", cache="warm", without=3)
+    assert "3 cases not ranked: no verified latency warm of any backend" in printed(found, "case")
 
 
 def test_by_case_the_best_stands_before_the_others() -> None:

@@ -108,11 +108,16 @@ def test_every_other_quantity_has_a_column_of_its_own(
         )
     )
     one = make_record("exp", {"shape": [4]}, measurements=(make_measurement("latency", "warm", [7e-6] * 9),))
-    head, first, second = printed([both, one]).splitlines()
+    failed = make_record("exp", {"shape": [8]}, status="error", reason="no", backend="torch-cpu")
+    head, first, last, empty, other_head, second, *_ = printed([both, one, failed]).splitlines()
     assert cells(head)[4:10] == ["quantity", "median", "interval", "noise", "device_time warm", "latency warm"]
     assert cells(first)[4:10] == ["device_time cold", "3.00 µs", "3.00–3.00", "0 %", "2.00 µs", "9.00 µs"]
     assert cells(second)[4:6] == ["latency warm", "7.00 µs"]
     assert second.count("µs") == 1
+    assert cells(last)[-1] == "error", "it has no number, and stays with the first"
+    assert empty == ""
+    assert cells(other_head)[4:7] == ["quantity", "median", "interval"], "no column has two quantities"
+    assert "device_time warm" not in other_head
 
 
 def test_energy_is_in_joules_and_has_no_rate(

@@ -118,16 +118,18 @@ def test_backends_that_differ_have_a_column(make_record: MakeRecord, printed: Pr
     assert re.search(r"  gain\b", text)
 
 
-def test_quantities_that_differ_have_a_column_and_further_ones_one_each(
+def test_quantities_that_differ_have_a_table_and_further_ones_a_column_each(
     make_record: MakeRecord, make_measurement: MakeMeasurement, printed: Printed
 ) -> None:
     both = (make_measurement("device_time", "cold", [3e-6] * 9), make_measurement("latency", "warm", [9e-6] * 9))
     above, head, _ = printed([make_record(measurements=both)], 80).splitlines()[:3]
     assert above.startswith("null ×2, device_time cold")
     assert "latency warm" in head
-    text = printed([make_record(measurements=both), make_record("exp", {"shape": [4]})], 80)
-    assert "quantity" in text
-    assert re.search(r"device_time cold +3.00 µs .* 9.00 µs", text)
+    first, second = printed([make_record(measurements=both), make_record("exp", {"shape": [4]})], 80).split("\n\n")[:2]
+    assert first.startswith("null ×2, device_time cold")
+    assert re.search(r"3.00 µs .* 9.00 µs", first)
+    assert second.startswith("null ×2, latency warm")
+    assert "1.03 ms" in second
 
 
 def test_an_element_type_is_only_left_out_where_every_row_has_one(make_record: MakeRecord, printed: Printed) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise, takewhile
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from opmark.analysis.rows import MachineFacts
 from opmark.report.console.side_by_side import print_side_by_side, several_backends
-from opmark.schema import Caution, Compilation, Measurement, Record, Verification
+from opmark.schema import EFFORTS, Case, Caution, Compilation, Measurement, Record, Settings, Task, Verification
 from opmark.schema.machine import Floor, NoiseFloor
 
 MakeRecord = Callable[..., Record]
@@ -181,21 +184,192 @@ def test_a_doubtful_number_says_so(timed: Timed) -> None:
     assert "!! disturbed: the number is the scheduler's" in text
 
 
-def test_what_was_measured_differently_is_not_compared(
-    timed: Timed, make_measurement: Callable[..., Measurement]
-) -> None:
-    device = timed("torch-cuda", measurements=(make_measurement("device_time", "cold", [1e-6] * 9),))
-    text = drawn([device, timed("torch-cpu", 2.0)])
-    assert row(text) == ["1.00 µs device_time", "2.00 ms latency"]
-    assert "*" not in text
+# Several quantities, as on a device
+
+COLD, WARM, LATENCY = "device_time cold", "device_time warm", "latency warm"
+FOUR = ("torch-cuda", "torch-compile-cuda", "jax-cuda", "triton-cuda")
+DEVICE = {COLD: 50.0, WARM: 40.0, "device_span cold": 55.0, LATENCY: 90.0, "host_time warm": 9.0}
+"""What is measured of a call on a device by default, in microseconds."""
 
 
-def test_of_several_quantities_the_one_that_all_have_is_shown(
-    timed: Timed, make_measurement: Callable[..., Measurement]
-) -> None:
-    both = tuple(make_measurement(name, "warm", [s] * 9) for name, s in (("device_time", 1e-6), ("latency", 5e-6)))
-    text = drawn([timed("torch-cuda", measurements=both), timed("jax-cuda", 0.01)])
-    assert row(text) == ["5.00 µs *", "10.0 µs"]
+def measured(backend: str, times: Mapping[str, float], asked: Sequence[str] = (), **fields: Any) -> Record:
+    """Return the record of a backend with these times, in microseconds by quantity and state of the caches."""
+    doubts = fields.pop("cautions", {})
+    found = []
+    for name, us in times.items():
+        samples = [us * 1e-6 * factor for factor in (0.99, 1.0, 1.01)] * 5
+        quantity, cache = name.split()
+        how = (quantity, cache, "virtual", samples, 1, 0.0, 2, 0.1, "precise", doubts.get(name, ()))
+        found.append(Measurement(*how))  # type: ignore[arg-type]
+    case = Case.of("exp", {"shape": [fields.pop("size", 4)], "dtype": "float32"}, "forward")
+    settings = Settings(2, "quick", EFFORTS["quick"], quantities=tuple(asked))
+    task = Task(case, backend, "", settings)
+    fields = {"status": "ok", "verification": Verification("full"), "environment": "here", **fields}
+    return Record(task, measurements=tuple(found), **fields)
+
+
+def shown(text: str) -> dict[tuple[str, str], list[str]]:
+    """Read tables again: the cells of each column, by the quantity above it and its head; in a table of one quantity,
+    by that of the legend. Heads end where their columns end."""
+    found: dict[tuple[str, str], list[str]] = {}
+    lines = text.splitlines()
+    said = re.search(r"^median (\w+ \w+)", text, re.MULTILINE)
+    for at, line in enumerate(lines):
+        if not line.startswith("case "):
+            continue
+        above = lines[at - 1] if at else ""
+        titles = {title.start(): title[0] for title in re.finditer(r"\w+ (?:cold|warm|rotated)", above)}
+        heads = list(re.finditer(r"\S+", line))
+        for row in takewhile(bool, lines[at + 1 :]):
+            for before, head in pairwise(heads) if row.startswith("exp") else ():  # else it is a second line
+                key = titles[max(i for i in titles if i <= head.start())] if titles else said[1] if said else ""
+                cell = re.split(r"\s{2,}", row[before.end() : head.end()].rstrip())[-1].strip()
+                found.setdefault((key, head[0]), []).append(cell)
+    return found
+
+
+@pytest.mark.parametrize("width", [80, 100, 160, None])
+def test_a_device_has_its_time_cold_and_warm_and_the_latency_each_in_columns_of_its_own(width: int | None) -> None:
+    times = {name: {key: us + i for key, us in DEVICE.items()} for i, name in enumerate(FOUR)}
+    text = drawn([measured(name, own) for name, own in times.items()], width)
+    found = shown(text)
+    heads = [name.removesuffix("-cuda") for name in FOUR]
+    assert list(found) == [(key, head) for key in (COLD, WARM, LATENCY) for head in heads]
+    for (key, head), (cell,) in found.items():
+        assert cell == f"{times[f'{head}-cuda'][key]:.1f} µs"
+    assert max(map(len, text.splitlines())) <= (width or 1000)
+    assert "…" not in text
+    tables = sum(line.startswith("case ") for line in text.splitlines())
+    assert tables == {80: 3, 100: 2, 160: 1, None: 1}[width], "quantities stay together as far as there is room"
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_nine_backends_with_three_quantities_are_printed_in_blocks_and_nothing_is_lost(width: int) -> None:
+    records = [measured(name, {COLD: 10.0 + i, WARM: 30.0 + i, LATENCY: 50.0 + i}) for i, name in enumerate(NINE)]
+    text = drawn(records, width)
+    assert max(map(len, text.splitlines())) <= width
+    found = shown(text)
+    assert len(found) == 27
+    for i, name in enumerate(NINE):
+        for key, us in ((COLD, 10.0), (WARM, 30.0), (LATENCY, 50.0)):
+            assert found[key, name.removesuffix("-cpu")] == [f"{us + i:.1f} µs"]
+
+
+def test_each_quantity_has_its_own_winner() -> None:
+    """JAX has the fastest kernel, and its callers wait longest."""
+    torch, jax = {COLD: 55.6, WARM: 20.0, LATENCY: 138.0}, {COLD: 22.1, WARM: 20.0, LATENCY: 189.0}
+    text = drawn([measured("torch-cuda", torch), measured("jax-cuda", jax)])
+    assert shown(text) == {
+        (COLD, "torch"): ["55.6 µs"], (COLD, "jax"): ["22.1 µs *"],
+        (WARM, "torch"): ["20.0 µs"], (WARM, "jax"): ["20.0 µs"],
+        (LATENCY, "torch"): ["138 µs *"], (LATENCY, "jax"): ["189 µs"],
+    }  # fmt: skip
+    assert "* ahead of every other verified one in this quantity by more than chance and noise" in text
+
+
+def test_a_backend_without_device_time_has_empty_columns_and_a_reason() -> None:
+    """As the records of JAX in stores of earlier versions: its latency is compared with latencies alone."""
+    records = [measured("torch-cuda", DEVICE), measured("jax-cuda", {LATENCY: 10.0})]
+    text = drawn(records)
+    assert shown(text) == {
+        (COLD, "torch"): ["50.0 µs"], (COLD, "jax"): ["-"], (WARM, "torch"): ["40.0 µs"], (WARM, "jax"): ["-"],
+        (LATENCY, "torch"): ["90.0 µs"], (LATENCY, "jax"): ["10.0 µs *"],
+    }  # fmt: skip
+    reason = "jax: exp: not measured: device_time cold, device_time warm; measured: latency warm"
+    assert reason in text.splitlines()
+
+
+def test_a_reason_that_a_note_gives_is_given_once() -> None:
+    notes = ("device_time cold: the profiler lost it; device_span then comes from events or a graph",)
+    spanned = {WARM: 20.0, "device_span cold": 60.0, LATENCY: 99.0}
+    text = drawn([measured("torch-cuda", DEVICE), measured("jax-cuda", spanned, notes=notes)])
+    assert shown(text)[COLD, "jax"] == ["-"], "another quantity never takes its place"
+    assert [line for line in text.splitlines() if "not measured" in line] == [f"jax: exp: not measured: {notes[0]}"]
+
+
+def test_a_cpu_beside_a_device_is_compared_in_latency() -> None:
+    text = drawn([measured("torch-cuda", DEVICE), measured("torch-cpu", {LATENCY: 2000.0})])
+    assert {key: cell for (key, head), (cell,) in shown(text).items() if head == "torch-cpu"} == {
+        COLD: "-", WARM: "-", LATENCY: "2.00 ms",
+    }  # fmt: skip
+    assert shown(text)[LATENCY, "torch-cuda"] == ["90.0 µs *"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "times", "keys"),
+    [
+        (["latency"], {LATENCY: 5.0}, [LATENCY]),
+        (["device_span"], {"device_span cold": 5.0, "device_span warm": 4.0}, ["device_span cold", "device_span warm"]),
+        (["latency", "host_time"], {LATENCY: 5.0, "host_time warm": 2.0}, [LATENCY, "host_time warm"]),
+        ([], {"device_span cold": 5.0, "device_span warm": 4.0, LATENCY: 9.0},
+         ["device_span cold", "device_span warm", LATENCY]),
+        ([], {WARM: 5.0, LATENCY: 9.0, "throughput warm": 8.0}, [WARM, LATENCY]),
+        ([], {LATENCY: 9.0}, [LATENCY]),
+    ],
+)  # fmt: skip
+def test_what_was_asked_for_is_shown(asked: list[str], times: dict[str, float], keys: list[str]) -> None:
+    text = drawn([measured(name, times, asked) for name in ("torch-cuda", "jax-cuda")])
+    assert list(dict.fromkeys(key for key, _ in shown(text))) == keys
+    assert (f"median {keys[0]}, " in text) == (len(keys) == 1)
+
+
+def test_only_the_quantity_that_is_doubtful_is_marked() -> None:
+    noisy, spoilt = Caution("noisy", "it spreads", "wait"), Caution("drifting", "it drifts", "rest")
+    doubts = {LATENCY: (noisy,), "host_time warm": (spoilt,)}
+    text = drawn([measured("torch-cuda", DEVICE, cautions=doubts), measured("jax-cuda", DEVICE)])
+    cells = {key: cell for (key, head), (cell,) in shown(text).items() if head == "torch"}
+    assert cells == {COLD: "50.0 µs", WARM: "40.0 µs", LATENCY: "90.0 µs !"}
+    assert "! noisy: exp on torch: latency warm: it spreads" in text
+    assert "drift" not in text, "nobody sees that number here"
+
+
+def test_compiling_stands_beside_the_first_quantity_alone() -> None:
+    compiled = measured("torch-compile-cuda", DEVICE, compilation=Compilation(cold=2.1))
+    text = drawn([compiled, measured("torch-cuda", DEVICE)])
+    assert text.count("(2.10 s)") == 1
+    assert "50.0 µs (2.10 s)" in text
+
+
+def test_what_failed_is_said_in_every_quantity_and_explained_once() -> None:
+    text = drawn([measured("torch-cuda", DEVICE), measured("jax-cuda", {}, status="error", reason="it broke")])
+    assert [cell for (_, head), (cell,) in shown(text).items() if head == "jax"] == ["error"] * 3
+    assert text.count("it broke") == 1
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> list[Record]:
+    """Runs of several cases and backends, with any quantities; every number is there once."""
+    quantities = ("device_time", "device_span", "latency", "throughput", "host_time", "event_time")
+    keys = [f"{quantity} {cache}" for quantity in quantities for cache in ("cold", "warm", "rotated")]
+    asked = draw(st.sampled_from([(), ("latency",), quantities]))
+    numbers = iter(draw(st.permutations(range(100, 1000))))
+    records = []
+    for size in range(1, draw(st.integers(1, 3)) + 1):
+        for backend in draw(st.lists(st.sampled_from(FOUR), min_size=2, max_size=4, unique=True)):
+            own = draw(st.lists(st.sampled_from(keys), max_size=6, unique=True))
+            fields = {} if own else {"status": draw(st.sampled_from(["error", "skipped"])), "reason": "no"}
+            records.append(measured(backend, {key: next(numbers) for key in own}, asked, size=size, **fields))
+    return records
+
+
+@given(runs(), st.sampled_from([60, 80, 100, 160, None]))
+def test_no_column_has_numbers_of_two_quantities(records: list[Record], width: int | None) -> None:
+    of = {
+        f"{round(m.samples[1] * 1e6)} µs": (f"{m.quantity} {m.cache}", record.task.backend.removesuffix("-cuda"))
+        for record in records
+        for m in record.measurements
+    }
+    printed = [
+        (column, re.sub(r" [*!]+$", "", cell))
+        for column, cells in shown(drawn(records, width)).items()
+        for cell in cells
+    ]
+    numbers = [(column, cell) for column, cell in printed if cell in of]
+    assert [(column, cell) for column, cell in numbers if of[cell] != column] == []
+    assert len({cell for _, cell in numbers}) == len(numbers), "each number stands in one place"
+    keys = {key for (key, _), _ in printed}
+    assert {cell for _, cell in numbers} == {text for text, (key, _) in of.items() if key in keys}
+    assert not keys or {"latency warm"} & {key for key, _ in of.values()} <= keys
 
 
 # What has no number

@@ -230,3 +230,25 @@ def test_a_straggler_does_not_press_the_others_into_a_line() -> None:
 )
 def test_ends_that_are_far_apart_have_a_unit_each(low: float | None, high: float, text: str) -> None:
     assert interval(low, high, "s") == text
+
+
+def test_each_headline_has_a_table_with_filters_of_its_own() -> None:
+    latency = item(2, (timing(1e-6, "latency", "warm"),), backend="torch-cpu")
+    text = str(row_table([item(1), latency, item(3)], PLACE, "run night"))
+    tables = re.findall(r"<table id=(\S+) .*?</table>", text, re.DOTALL)
+    assert tables == ["items-1-1", "items-1-2"]
+    for name in tables:
+        assert text.count(f"data-for={name} ") == 2, "filters, and the number of rows that are left"
+    first, second = text.split("</table>")[:2]
+    assert ("op1" in first, "op2" in first, "op3" in first) == (True, False, True)
+    assert ("<p>device_time cold</p>" in first, "<p>latency warm</p>" in second) == (True, True)
+    assert 'aria-label="All cases of latency warm, run night"' in second
+
+
+def test_key_numbers_are_of_one_quantity() -> None:
+    """A latency on a processor is longer than what a device takes, and says nothing of it."""
+    slow = item(1, (timing(9.0, "latency", "warm"),), bytes_per_second=9e12, memory=1 << 30)
+    found = told(slow, item(2, bytes_per_second=2e9, memory=1 << 10))
+    assert found["longest call"] == ("2.00 ms", "op2 4x8")
+    assert found["most bandwidth"][1] == "op2 4x8"
+    assert found["most memory"][1] == "op1 4x8", "memory is of no quantity"

@@ -19,6 +19,7 @@ from worker_fixtures import add_to_path
 from opmark.errors import UserError
 from opmark.plugin import registry
 from opmark.runner import instruction_set
+from opmark.runner.clocks import ClockLocks
 from opmark.runner.ranks import agent as agents
 from opmark.runner.ranks import connection
 from opmark.runner.ranks.agent import serve, serve_rank_zero
@@ -64,7 +65,7 @@ class Conducted:
 
     def _serve(self) -> None:
         try:
-            self.code = serve(self._place, COMMAND, self.said.append)
+            self.code = serve(self._place, COMMAND, self.said.append, ClockLocks())
         except UserError as error:
             self.code = error
 
@@ -270,4 +271,4 @@ def test_a_worker_ends_with_its_agent(conducted: Conducted, stranger: None) -> N
 def test_where_one_worker_is_enough_a_rank_above_0_has_nothing_to_do() -> None:
     alone = Case.of("matmul", {"M": 1, "N": 1, "K": 1, "dtype": "float32"}, "forward")
     place = JobRank("torchrun", 1, 2, 0, 1, "127.0.0.1", 1, "MASTER_PORT")
-    assert serve_rank_zero(place, [alone], lambda line: None) == 0
+    assert serve_rank_zero(place, [alone], lambda line: None, ClockLocks()) == 0

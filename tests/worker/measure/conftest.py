@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from opmark.plugin import Activity, Launch, Trace
+from opmark.plugin import Activity, DeviceClock, Launch, Trace
 from opmark.schema import Conditions, SensorReading
 from opmark.worker.measure import clock
 from opmark.worker.measure.instruments import ConditionsMonitor
@@ -60,7 +60,7 @@ def forget_what_the_clock_costs() -> None:
     clock._resolution.cache_clear()
 
 
-class FakeDevice:
+class FakeDevice(DeviceClock):
     """Its clock says what launches return: the activities of a call. An event costs it a microsecond."""
 
     name = "told"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
-from opmark.frameworks.null.backend import VARIABLE, NullBackend, NullDevice, NullSensors, VirtualTimer
+from opmark.frameworks.null.backend import VARIABLE, NullBackend, NullDevice, NullDeviceClock, NullSensors, VirtualTimer
 from opmark.hardware.sensors import last_level_bytes
 from opmark.plugin import Backend, Timer
 from opmark.plugin.registry import backend
@@ -55,6 +56,45 @@ def test_only_a_device_has_a_clock_of_its_own() -> None:
     device = make_instruments("null-device").clock
     assert device is not None
     assert device.name == "cupti"
+
+
+class OnCuda(NullDevice):
+    """A backend on an NVIDIA GPU that is not there."""
+
+    def __init__(self, clock: Any) -> None:
+        super().__init__(dataclasses.replace(backend("null-device"), device="cuda"), 1)
+        self._own = clock
+
+    def device_clock(self) -> Any:
+        return self._own
+
+
+class OtherClock(NullDeviceClock):
+    name = "torch-profiler"
+
+    def __init__(self, *, replaceable: bool) -> None:
+        self.replaceable = replaceable
+
+
+@pytest.mark.parametrize("replaceable", [None, True, False])
+@pytest.mark.parametrize("why", ["", "cupti-python is not installed"])
+def test_cupti_is_the_clock_of_an_nvidia_gpu_unless_the_backend_insists_on_its_own(
+    monkeypatch: pytest.MonkeyPatch, replaceable: bool | None, why: str
+) -> None:
+    own = None if replaceable is None else OtherClock(replaceable=replaceable)
+    cupti = None if why else NullDeviceClock()
+    asked: list[Any] = []
+
+    def open_cupti(synchronize: Any, other: Any) -> Any:
+        asked.append(other)
+        return cupti, why
+
+    monkeypatch.setattr(module, "open_cupti", open_cupti)
+    live = OnCuda(own)
+    found = Instruments.of(live.info, live, None)
+    assert found.clock is (own if replaceable is False else cupti or own)
+    assert asked == ([] if replaceable is False else [own])
+    assert found.why_no_cupti == ("" if replaceable is False else why)
 
 
 def test_the_cache_is_that_of_the_device_or_of_the_processor() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from opmark.errors import TimerFailed
 from opmark.frameworks.null.backend import VARIABLE, NullDeviceClock
-from opmark.plugin import Activity, Launch
+from opmark.plugin import Activity, Launch, Trace
 from opmark.schema import EFFORTS, Kernel
 from opmark.worker.measure import clock, sampler
 from opmark.worker.measure.cache import LaunchSource, warm
@@ -341,6 +341,75 @@ def test_a_device_on_its_worst_days(monkeypatch: pytest.MonkeyPatch, fault: str)
     monkeypatch.setenv(VARIABLE, fault)
     with pytest.raises(TimerFailed):
         TraceSampler(NullDeviceClock(), warm(lambda: 1e-6)).prepare(QUICK)
+
+
+class Gated(NullDeviceClock):
+    """Lets the device go when all calls are queued, unless a call waits for it."""
+
+    opens_gate = True
+
+    def __init__(self, *, waits: bool = False) -> None:
+        self.waits = waits
+        self.seen: list[tuple[int, float]] = []
+        """Calls and limit of each trace."""
+
+    def trace(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> Trace:
+        self.seen.append((len(launches), hold))
+        for launch in launches:
+            if before:
+                before()
+            launch()
+        calls = [[Activity("kernel", 0.0, 1e-6)] for _ in launches]
+        return Trace(calls, queued=not self.waits)
+
+
+def test_a_device_that_is_let_go_is_held_in_the_trial_too(now: Any) -> None:
+    clock = Gated()
+    found = TraceSampler(clock, warm(nothing))
+    found.prepare(QUICK)
+    found.take(found.chunk(QUICK))
+    (trial, first), (many, later) = clock.seen
+    assert (trial, many) == (3, QUICK.min_samples)
+    assert 0 < first <= later
+
+
+def test_calls_that_wait_for_the_device_are_not_held(now: Any) -> None:
+    clock = Gated(waits=True)
+    found = TraceSampler(clock, warm(nothing))
+    found.prepare(QUICK)
+    found.take(4)
+    assert [limit > 0 for _, limit in clock.seen] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "flushes", "calls"), [(30, False, 30), (30, True, 15), (1000, True, 50), (1, True, 1)]
+)
+def test_no_more_calls_are_queued_than_the_framework_has_ahead(now: Any, ahead: int, flushes: bool, calls: int) -> None:
+    supply = LaunchSource([nothing], nothing if flushes else None)
+    found = TraceSampler(Gated(), supply, ahead=ahead)
+    found.prepare(replace(QUICK, min_samples=100))
+    assert found.chunk(QUICK) == calls
+
+
+def test_a_backend_whose_calls_wait_is_never_held(now: Any) -> None:
+    clock = Gated()
+    found = TraceSampler(clock, warm(nothing), ahead=0)
+    found.prepare(QUICK)
+    found.take(2)
+    assert [limit for _, limit in clock.seen] == [0.0, 0.0]
+
+
+def test_unqueued_calls_find_the_device_idle(now: Any) -> None:
+    seen: list[str] = []
+    supply = LaunchSource([named(seen, "call")], named(seen, "overwrite"), "cold")
+    clock = Gated()
+    found = TraceSampler(clock, supply, wait=named(seen, "wait"))
+    assert found.quantities == ("unqueued_time",)
+    found.prepare(QUICK)
+    taken = found.take(2)
+    assert taken.rows == [pytest.approx((1e-6,))] * 2
+    assert seen == ["overwrite", "wait", "call"] * 5
+    assert [limit for _, limit in clock.seen] == [0.0, 0.0]
 
 
 def test_the_time_of_a_device_is_real_and_only_its_profiler_sees_what_it_ran(device: Any, kernels: Kernels) -> None:

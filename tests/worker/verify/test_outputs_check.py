@@ -17,7 +17,7 @@ from opmark.plugin.registry import catalogue, operator
 from opmark.schema import EFFORTS, Case, Phase, Settings, Task, Verification
 from opmark.schema.tensor import INTS
 from opmark.worker.verify import outputs as module
-from opmark.worker.verify.outputs import scale_down, too_large, verify
+from opmark.worker.verify.outputs import compare_outputs, scale_down, too_large, verify
 
 SETTINGS = Settings(1, "quick", EFFORTS["quick"])
 Change = Callable[[Any], Any]
@@ -430,3 +430,17 @@ def test_a_reference_that_is_not_numpys_is_said(numpy_cpu: Any) -> None:
     for by, said in (("NumPy", ""), ("torch", "torch")):
         op = _exp(reference_by=by)
         assert _check(op, {"shape": [5]}, numpy_cpu, _own(op, "numpy")).reference == said
+
+
+@pytest.mark.parametrize(("steps", "right"), [(0.49, True), (0.9, False)])
+def test_numbers_near_zero_are_rounded_to_the_steps_of_their_type(steps: float, right: bool) -> None:
+    """A softmax over half a million numbers has results of 2e-6, where float16 has steps of 6e-8."""
+    softmax = operator("softmax")
+    params = softmax.complete({"shape": [4, 524288], "dtype": "float16"})
+    expected = np.full((4, 64), 6.0e-7)
+    found = expected + steps * 2.0**-24
+    if right:
+        compare_outputs(softmax, params, [found], [expected])
+    else:
+        with pytest.raises(WrongResult):
+            compare_outputs(softmax, params, [found], [expected])

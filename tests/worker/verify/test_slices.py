@@ -66,6 +66,12 @@ def test_heads_that_share_keys_are_cut_together(dtype: str) -> None:
     assert "q_heads" not in found
 
 
+def test_what_shares_one_scale_is_not_cut_apart() -> None:
+    """The largest number of a row is rarely in the one head of eight that a part leaves out."""
+    found = _sizes("head_rms_norm_dynamic_quant", num_tokens=512, heads=128, head_dim=64, dtype="float32")
+    assert found == {"num_tokens": "independent"}
+
+
 def test_queries_of_a_causal_attention_are_cut_by_the_operator_itself() -> None:
     assert _sizes("scaled_dot_product_attention", causal=True)["q_len"] == "independent"
 

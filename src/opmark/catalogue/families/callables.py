@@ -161,7 +161,7 @@ def _builder(name: str, framework: str) -> Any:
         function = _function(name, p, given, _dtypes(framework))
         weights = list(function.parameters()) if hasattr(function, "parameters") else []
         args, kwargs = _arguments(p, given, _dtypes(framework))
-        call = FrameworkCall(*_wait_prefix(framework), function, *args, **kwargs)
+        call = FrameworkCall(function, *args, **kwargs)
         call.reads = [*find_tensors([args, kwargs]), *weights]
         call.leaves = [tensor for tensor in call.reads if _differentiable(tensor)]
         call.weights = [tensor for tensor in weights if _differentiable(tensor)]
@@ -240,15 +240,6 @@ class ExportedCall:
 def _tensor_of(tensor: Any) -> Any:
     """Return the tensor itself, out of the slot that some frameworks' tensors are kept in."""
     return tensor.value if isinstance(tensor, TensorSlot) else tensor
-
-
-def _wait_prefix(framework: str) -> tuple[Any, ...]:
-    """Return a wrapper that waits, for a framework whose calls return before their work is done."""
-    return (partial(_call_and_wait, resolve("jax.block_until_ready")),) if framework == "jax" else ()
-
-
-def _call_and_wait(wait: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
-    return wait(function(*args, **kwargs))
 
 
 def _is_module(value: Any) -> bool:

@@ -243,10 +243,7 @@ def scale_by_keys_seen(attention: Any) -> tuple[Any, Any]:
     def reference(p: Any, **inputs: Any) -> Any:
         return weigh(p, attention(p, **inputs))
 
-    def observe(p: Any, output: Any, **inputs: Any) -> Any:
-        return weigh(p, output)
-
-    return reference, observe
+    return reference, weigh
 
 
 # Sequences of different lengths in a batch, and the cache of their keys and values: linear or paged.

@@ -17,10 +17,11 @@ from opmark.dashboard.navigation import Page, PageNumber, paginate
 from opmark.dashboard.reader import Reader
 from opmark.dashboard.run_cache import AnswerCache, PerStore
 from opmark.report.charts.ratios import ratios
-from opmark.report.comparison import failed_on_both, select_pairs, word
+from opmark.report.comparison import clock_lines, failed_on_both, select_pairs, word
 from opmark.schema import QUANTITIES, Run
 from opmark.schema.chart import Chart
 from opmark.schema.comparison import Compared, Pairing, difference_lines
+from opmark.schema.measurement import Cache
 from opmark.stats.verdict import MARGIN
 from opmark.store.changes import ReadMark, last_finding
 
@@ -68,13 +69,15 @@ class PairRow(Struct, frozen=True):
 
 
 class Mean(Struct, frozen=True):
-    """The geometric mean over all cases that have a ratio."""
+    """The geometric mean over the cases that have a ratio of one quantity: of several, the one that most cases have."""
 
     ratio: float
     low: float | None
     high: float | None
     """Ends of its interval; None if it is unbounded, because one case alone says nothing about the spread."""
     cases: int
+    quantity: str = ""
+    cache: Cache | None = None
 
 
 class Verdicts(Struct, frozen=True):
@@ -93,6 +96,8 @@ class Verdicts(Struct, frozen=True):
     rows: list[PairRow]
     """Rows of one page, from the largest slowdown to the largest speed-up."""
     page: Page
+    clock: str
+    """How far the clock moved between the runs, so that cycles are shown beside times; empty if it did not."""
 
 
 class ComparePage(Struct, frozen=True):
@@ -159,7 +164,8 @@ def _verdicts(compared: Compared, query: CompareQuery) -> Verdicts:
     shown = None
     if mean is not None:
         ended = mean.low > 0 and math.isfinite(mean.high)
-        shown = Mean(mean.ratio, mean.low if ended else None, mean.high if ended else None, mean.cases)
+        low, high = (mean.low, mean.high) if ended else (None, None)
+        shown = Mean(mean.ratio, low, high, mean.cases, mean.quantity, mean.cache)
     rows = [
         PairRow(pair, word(pair), QUANTITIES[pair.quantity].unit if pair.quantity in QUANTITIES else "s")
         for pair in pairs
@@ -168,7 +174,7 @@ def _verdicts(compared: Compared, query: CompareQuery) -> Verdicts:
         dict(counts), shown,
         compared.paired, compared.margin, compared.drift, compared.resolution,
         list(only[0][:LONE]), list(only[1][:LONE]), (len(only[0]), len(only[1])), chart if chart.series else None,
-        rows, page,
+        rows, page, " ".join(clock_lines(compared)),
     )  # fmt: skip
 
 

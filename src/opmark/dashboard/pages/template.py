@@ -11,13 +11,15 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
+from opmark.analysis.rows import headline_name, split_by_headline
 from opmark.dashboard.navigation import address, address_with, names_in, when
+from opmark.report.comparison import split_by_quantity
 from opmark.report.html.templates import asset, templates
 from opmark.report.text import memory
 from opmark.schema.chart import Chart
 from opmark.schema.record import FAILED, STATUSES
 from opmark.schema.run import short_revision
-from opmark.units import change, significant, small_unit
+from opmark.units import change, cycles, significant, small_unit
 from opmark.version import VERSION
 
 KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
@@ -57,9 +59,14 @@ def environment() -> Environment:
     made.filters = {
         **made.filters,
         "change": change,
+        "cycles": cycles,
+        "headline_name": headline_name,
         "memory": memory,
         "revision": short_revision,
         "small": small,
+        "split_by_headline": split_by_headline,
+        "split_pairs": lambda rows: split_by_quantity(rows, lambda row: row.pair),
+        "split_rows": lambda rows: split_by_quantity(rows, lambda row: row),
         "times": times,
         "when": when,
     }

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from importlib.metadata import version
 from operator import methodcaller
@@ -67,8 +67,7 @@ def _lowered(function: Callable[..., Any], given: Sequence[Any]) -> tuple[Any, A
 
 
 class CompiledProgram:
-    """A launch of a compiled program: it takes the values anew at every call, and returns when the outputs are
-    computed."""
+    """A launch of a compiled program, which takes the values anew at every call."""
 
     def __init__(
         self, run: Any, places: tuple[TensorSlot, ...], finish: Callable[[Any], Any], compilation: Compilation,
@@ -85,26 +84,35 @@ class CompiledProgram:
         return self._finish(self.run(*[place.value for place in self.places]))
 
 
-def waiting(run: Any) -> Callable[[Any], Any]:
-    """A function that waits for the outputs of a program and returns them; a single one without a walk through a
-    tree."""
-    single = jax.tree_util.treedef_is_leaf(run.out_tree)
-    wait: Callable[[Any], Any] = methodcaller("block_until_ready") if single else jax.block_until_ready
-    return wait
+class FinishedCall:
+    """A launch of a callable, whose result is waited for or kept."""
+
+    __slots__ = ("_call", "_finish", "leaves")
+
+    def __init__(self, call: Launch, finish: Callable[[Any], Any]) -> None:
+        self._call = call
+        self._finish = finish
+        self.leaves = getattr(call, "leaves", ())
+
+    def __call__(self) -> Any:
+        return self._finish(self._call())
 
 
-def carrying(state: Sequence[TensorSlot]) -> Callable[[Any], Any]:
-    """A function that waits for (result, next state), keeps the state and returns the result."""
+class LastResult:
+    """Keeps what the last call on a GPU returned: calls are done in order, so whoever waits for it waits for all."""
 
-    wait: Callable[[Any], Any] = jax.block_until_ready
+    __slots__ = ("_kept",)
 
-    def finish(found: Any) -> Any:
-        result, following = wait(found)
-        for place, value in zip(state, following, strict=True):
-            place.value = value
-        return result
+    def __init__(self) -> None:
+        self._kept: Any = None
 
-    return finish
+    def keep(self, found: Any) -> Any:
+        self._kept = found
+        return found
+
+    def wait(self) -> None:
+        kept, self._kept = self._kept, None
+        jax.block_until_ready(kept)  # type: ignore[no-untyped-call]
 
 
 def values(places: Sequence[TensorSlot]) -> list[Any]:
@@ -200,10 +208,14 @@ def configure(threads: int) -> None:
 
 
 class JaxBackend(HostBackend):
-    """Waits for every call: JAX returns before its work is done, and has no other way to know when it is.
+    """Waits for every call on a CPU, where JAX may return before its work is done. On a GPU calls are launched, and
+    `synchronize` waits for them.
 
     A tensor is a box that holds an array, since an array of JAX never changes.
     """
+
+    calls_ahead = 30
+    """JAX has at most 32 programs on a device at a time."""
 
     oom_messages = ("resource_exhausted", "out of memory", "failed to allocate")
     unsupported_errors = (NotImplementedError,)
@@ -215,6 +227,8 @@ class JaxBackend(HostBackend):
         super().__init__(info, threads)
         configure(threads)
         self._programs = Programs()
+        self._last = LastResult()
+        self.asynchronous = info.device != "cpu"
 
     @cached_property
     def _device(self) -> Any:
@@ -265,11 +279,12 @@ class JaxBackend(HostBackend):
         if getattr(jax.config, _PRECISION, precision) != precision:
             jax.config.update(_PRECISION, precision)  # type: ignore[no-untyped-call]
 
+    def synchronize(self) -> None:
+        self._last.wait()
+
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
-        """A callable's launch calls and waits of its own accord."""
         if not isinstance(built, Function):
-            launch: Launch = built
-            return launch
+            return FinishedCall(built, self._finishing())
         for place in built.state:
             place.value = jax.device_put(place.value, self._device)
         places = (*built.arguments, *built.state)
@@ -280,7 +295,29 @@ class JaxBackend(HostBackend):
             coverage = GraphCoverage(count, count, note="XLA takes all of a module or nothing")
             compilation = replace(compilation, operators=tuple(built.operators), coverage=coverage)
         compilation = replace(compilation, export=built.export)
-        return CompiledProgram(run, places, carrying(built.state) if built.state else waiting(run), compilation, built)
+        finish = self._carrying(built.state) if built.state else self._finishing(run)
+        return CompiledProgram(run, places, finish, compilation, built)
+
+    def _finishing(self, run: Any = None) -> Callable[[Any], Any]:
+        """Return a function for what a call returns: on a CPU it waits, for the single output of a program `run`
+        without a walk through a tree."""
+        if self.asynchronous:
+            return self._last.keep
+        single = run is not None and jax.tree_util.treedef_is_leaf(run.out_tree)
+        wait: Callable[[Any], Any] = methodcaller("block_until_ready") if single else jax.block_until_ready
+        return wait
+
+    def _carrying(self, state: Sequence[TensorSlot]) -> Callable[[Any], Any]:
+        """Return a function that takes (result, next state), keeps the state and returns the result."""
+        finish = self._finishing()
+
+        def carry(found: Any) -> Any:
+            result, following = finish(found)
+            for place, value in zip(state, following, strict=True):
+                place.value = value
+            return result
+
+        return carry
 
     def save(self, launch: Launch, path: Path) -> None:
         """Write the executable of a module of StableHLO; nothing else says by itself what it takes and returns."""
@@ -307,15 +344,24 @@ class JaxBackend(HostBackend):
         target.value = _open(source)
 
     def overwrite(self, nbytes: int) -> Launch:
+        finish = self._finishing()
+        if self.asynchronous:
+
+            def overwrite() -> Any:
+                return jnp.zeros((nbytes + 3) // 4, jnp.float32)
+
+            fill = jax.jit(overwrite).lower().compile()
+            return lambda: finish(fill())
         scratch = self.tensor(TensorSpec((nbytes,), "uint8", 0, 100), 0).value
-        return lambda: (scratch + 1).block_until_ready()
+        return lambda: finish(scratch + 1)
 
     def clients(
         self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
     ) -> Sequence[Launch]:
         """Return launches of one compiled program: its text is known, so that it is not compiled again, and the arrays
         of a model's weights are the same ones."""
-        return [launch, *map(rebuild, others)]
+        launches = [launch, *map(rebuild, others)]
+        return [partial(_call_and_wait, one) for one in launches] if self.asynchronous else launches
 
     def count(self, launch: Launch, reads: Sequence[Any]) -> CallCost:
         """Count bytes only. An array of JAX is never a view of another, and never changed in place."""
@@ -349,7 +395,7 @@ class JaxBackend(HostBackend):
 
         places = (*launch.places, *seeds)
         run, compilation = self._programs.compiled(step, values(places))
-        keep = carrying(state)
+        keep = self._carrying(state)
         return CompiledProgram(run, places, lambda found: keep(found)[0], compilation, launch.function)
 
     def _pullback(self, pull_back: Any, launch: CompiledProgram, seeds: tuple[TensorSlot, ...]) -> CompiledProgram:
@@ -363,7 +409,7 @@ class JaxBackend(HostBackend):
 
         run, after = self._programs.compiled(back, values(places))
         whole = replace(after, cold=before.cold + after.cold, cached=(before.cached or 0) + (after.cached or 0))
-        return CompiledProgram(run, places, waiting(run), whole, launch.function)
+        return CompiledProgram(run, places, self._finishing(run), whole, launch.function)
 
     def _like(self, value: Any, seed: int) -> Any:
         return self.tensor(TensorSpec(tuple(value.shape), str(value.dtype)), seed)
@@ -373,6 +419,10 @@ class JaxBackend(HostBackend):
             return super().available_bytes()
         stats = {} if self.why_unavailable() else self._device.memory_stats() or {}
         return int(stats["bytes_limit"] - stats["bytes_in_use"]) if "bytes_limit" in stats else None
+
+
+def _call_and_wait(launch: Launch) -> Any:
+    return jax.block_until_ready(launch())  # type: ignore[no-untyped-call]
 
 
 def _major_capability(device: Any) -> int:

@@ -1,4 +1,4 @@
-"""MXNet on the CPU. Calls are queued and return before they are done, as on a device."""
+"""MXNet. Calls are queued and return before they are done, as on a device."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MxnetBackend(HostBackend):
         return {
             "mxnet": mx.__version__,
             "numpy": np.__version__,
-            "device": "cpu",
+            "device": self.info.device,
             "threads": int(library.omp_get_max_threads()),
             "features": ", ".join(sorted(f.name for f in mx.runtime.feature_list() if f.enabled)),
             "mkldnn": mx.runtime.Features().is_enabled("MKLDNN"),

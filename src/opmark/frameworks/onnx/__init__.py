@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from opmark.frameworks import TORCH_DTYPES
 from opmark.frameworks.numpy import _NUMPY_DTYPES
-from opmark.plugin import BackendInfo
+from opmark.plugin import BackendInfo, Build, Installation
 
 _NOT_IMPORTED = {
     "celu": "Celu", "cross_entropy": "SoftmaxCrossEntropyLoss", "nll_loss": "NegativeLogLikelihoodLoss",
@@ -46,6 +46,13 @@ OPENVINO: Mapping[str, str] = {
 }
 
 
+def _read_cuda_build(installed: Installation) -> Build:
+    """Look for the library of ONNX Runtime's provider for CUDA, which the package for CPUs lacks."""
+    if any((installed.folder / "capi").glob("*onnxruntime_providers_cuda*")):
+        return Build()
+    return Build(unfit="onnxruntime is a build without CUDAExecutionProvider (pip install onnxruntime-gpu)")
+
+
 def _onnxruntime(device: str, summary: str) -> BackendInfo:
     return BackendInfo(
         name=f"onnxruntime-{device}",
@@ -56,6 +63,7 @@ def _onnxruntime(device: str, summary: str) -> BackendInfo:
         loads="opmark.frameworks.onnx.onnxruntime:OnnxRuntimeBackend",
         requires="onnxruntime",
         install="pip install 'opmark[onnxruntime]'",
+        read_build=_read_cuda_build if device == "cuda" else None,
         compiles=True,
         callables=False,
         views=False,

@@ -1,7 +1,26 @@
+import re
 from dataclasses import replace
+from functools import partial
 
 from opmark.frameworks import CUDA_DTYPES, TORCH_DTYPES
-from opmark.plugin import BackendInfo
+from opmark.plugin import BackendInfo, Build, Installation
+
+_BUILT_FOR = {"cuda": ("cuda", "hip"), "xpu": ("xpu",)}
+"""Names in torch/version.py of what a build for a device was made with; AMD's GPUs are `cuda` to torch."""
+
+
+def _read_build(device: str, installed: Installation) -> Build:
+    """Read torch/version.py, which says what torch was built with: None, or a version."""
+    try:
+        text = (installed.folder / "version.py").read_text()
+    except (OSError, UnicodeDecodeError):
+        return Build()
+    found = dict(re.findall(r"^(\w+)(?:: [^=\n]+)? = (?:'([^'\n]+)'|None)$", text, re.MULTILINE))
+    facts = {"torch": found.get("__version__", ""), **{name: found.get(name, "") for name in ("cuda", "hip", "xpu")}}
+    made_with = _BUILT_FOR.get(device, ())
+    without = all(found.get(name) == "" for name in made_with) if made_with else False
+    unfit = f"torch {facts['torch']} is a build without {device.upper()}" if without else None
+    return Build({name: version for name, version in facts.items() if version}, unfit)
 
 
 def _torch(device: str, summary: str) -> BackendInfo:
@@ -15,6 +34,7 @@ def _torch(device: str, summary: str) -> BackendInfo:
         differentiates=True,
         requires="torch",
         install="pip install 'opmark[torch]'",
+        read_build=partial(_read_build, device),
         guest="torch",
         shares="opmark.frameworks.torch.shared:TorchSharedTensors" if device in ("cpu", "cuda") else "",
     )
@@ -28,6 +48,7 @@ TORCH_HPU = replace(
     _torch("hpu", "PyTorch, eager, on an Intel Gaudi"),
     requires="habana_frameworks.torch",
     install="an Intel Gaudi needs its driver and pip install habana-torch-plugin",
+    read_build=None,
     # Without this, older versions collect calls and compute them later.
     environ={"PT_HPU_LAZY_MODE": "0"},
     guest="",
@@ -46,6 +67,7 @@ def _torch_compile(device: str, summary: str) -> BackendInfo:
         differentiates=True,
         requires="torch",
         install="pip install 'opmark[torch]'",
+        read_build=partial(_read_build, device),
         compiles=True,
         guest="torch",
         variants=("default", "max-autotune"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from torch.autograd.graph import _engine_run_backward
 
 from opmark.errors import Unsupported
+from opmark.frameworks.cuda_code import format_architectures, has_code
 from opmark.frameworks.torch.device_clock import CudaClock, poison
 from opmark.plugin import (
     BLOCK,
@@ -91,7 +93,7 @@ class TorchBackend(Backend):
             )
         if not _module(self._device).is_available():
             return f"torch {torch.__version__} has no {self._device} device on this machine"
-        return None
+        return _why_no_code(self.info.name) if self._device == "cuda" and torch.version.cuda else None
 
     def environment(self) -> dict[str, Any]:
         facts: dict[str, Any] = {
@@ -454,3 +456,43 @@ def _take_own_device(device: str) -> None:
 
 def _module(device: str) -> Any:
     return torch.get_device_module(device)
+
+
+# Newest releases of torch on the package registry with code for older GPUs, read from their wheels for x86-64.
+_RELEASES = {
+    "2.13.0": ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"),
+    "2.10.0": ("sm_70", "sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"),
+    "2.7.1": ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"),
+}
+# The last one with code for Kepler (3.7) is 2.0.1.
+_FIRST_REACHABLE = (5, 0)
+# Major number of the compute capability of the first GPUs that Triton compiles for (Volta).
+_FIRST_WITH_TRITON = 7
+
+
+def _why_no_code(backend: str) -> str | None:
+    """Return why kernels of this build cannot run on its NVIDIA GPU, and which guest has some that do; else None."""
+    built_for, gpu = torch.cuda.get_arch_list(), torch.cuda.get_device_capability()
+    if not built_for or has_code(built_for, gpu):
+        return None
+    version = next((version for version, has in _RELEASES.items() if has_code(has, gpu)), None)
+    if gpu < _FIRST_REACHABLE:
+        instead = "; the last torch with code for Kepler, 2.0.1, is too old for opmark"
+    elif version and platform.machine() in ("x86_64", "AMD64"):
+        plain = backend.partition("@")[0]
+        instead = f"; after `opmark env create torch=={version}`, {plain}@torch-{version} has"
+    else:
+        instead = ""
+    return (
+        f"torch {torch.__version__} has no code for {torch.cuda.get_device_name()} (compute capability "
+        f"{gpu[0]}.{gpu[1]}), but for {format_architectures(built_for)}{instead}"
+    )
+
+
+def why_too_old_for_triton() -> str | None:
+    """Return why Triton compiles nothing for an NVIDIA GPU; None if it does, or if the GPU is another vendor's."""
+    gpu = torch.cuda.get_device_capability() if torch.version.cuda else (_FIRST_WITH_TRITON, 0)
+    if gpu[0] >= _FIRST_WITH_TRITON:
+        return None
+    name = torch.cuda.get_device_name()
+    return f"Triton needs compute capability {_FIRST_WITH_TRITON}.0, and {name} has {gpu[0]}.{gpu[1]}"

@@ -16,7 +16,7 @@ import torch
 
 from opmark.errors import Unsupported
 from opmark.frameworks.torch import inductor
-from opmark.frameworks.torch.backend import TorchBackend
+from opmark.frameworks.torch.backend import TorchBackend, why_too_old_for_triton
 from opmark.frameworks.torch.launch_key import launch_key
 from opmark.plugin import BackendInfo, CallCost, Launch
 from opmark.schema import Compilation
@@ -63,7 +63,7 @@ class TorchCompileBackend(TorchBackend):
             return f"torch.compile needs a C++ compiler, and there is no {_cxx()} here"
         if self._device == "cuda" and find_spec("triton") is None:
             return "torch.compile needs Triton on a GPU, and that is not installed"
-        return None
+        return why_too_old_for_triton() if self._device == "cuda" else None
 
     def environment(self) -> dict[str, Any]:
         facts = {

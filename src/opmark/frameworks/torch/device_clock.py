@@ -1,5 +1,4 @@
-"""Times work on a CUDA device by the device's own records: CUPTI through torch's profiler, events behind a queue, and
-graphs."""
+"""Times work on a CUDA device through torch: by its profiler, by events behind a queue, and by graphs."""
 
 from __future__ import annotations
 
@@ -34,7 +33,8 @@ _SIGN_OF_LIFE = 1e-6
 
 class CudaClock(DeviceClock):
     def __init__(self) -> None:
-        self.name = "cupti" if torch.version.cuda else "roctracer"
+        self.replaceable = bool(torch.version.cuda)
+        self.name = "torch-profiler" if self.replaceable else "roctracer"
         self.spoiled = False
         """Whether a capture failed: torch's random numbers are then unusable for the rest of the process."""
 

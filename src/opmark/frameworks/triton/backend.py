@@ -15,7 +15,7 @@ import triton
 
 from opmark.errors import Unsupported
 from opmark.frameworks import cache_folder
-from opmark.frameworks.torch.backend import TorchBackend
+from opmark.frameworks.torch.backend import TorchBackend, why_too_old_for_triton
 from opmark.frameworks.torch.launch_key import launch_key
 from opmark.plugin import BackendInfo, Launch
 from opmark.schema import Compilation
@@ -34,6 +34,9 @@ class TritonBackend(TorchBackend):
         super().__init__(info, threads)
         self._made: dict[Any, _CompiledKernel] = {}
         self._kernels: dict[str, Any] = {}
+
+    def why_unavailable(self) -> str | None:
+        return super().why_unavailable() or why_too_old_for_triton()
 
     def environment(self) -> dict[str, Any]:
         return super().environment() | {"triton": triton.__version__}

@@ -43,7 +43,7 @@ from opmark.interop.bytemicroperf.selection import (
 )
 from opmark.plugin import Results
 from opmark.plugin.registry import backend as find_backend
-from opmark.runner.probe import probe
+from opmark.runner.survey import survey
 from opmark.schema import Record, Run, Workload
 from opmark.schema.machine import Peaks
 from opmark.schema.record import MEASURED
@@ -341,8 +341,9 @@ def _show_tasks(offer: Offer, *, v1: bool) -> int:
 
 
 def _show_hardware() -> int:
-    """Print ByteMicroPerf's names, then every backend, each with a summary and why it cannot run here."""
-    known = {found.name: found for found in probe()}
+    """Print ByteMicroPerf's names, then every backend, each with a summary and the reason for which metadata tells that
+    it cannot run here."""
+    known = {found.name: found for found in survey()}
     for name, ours in [*((name, ours()) for name, ours in HARDWARE.items()), *((name, name) for name in known)]:
         found = known[ours]
         print(f"{name}\t{found.summary}" + (f"\tnot here: {found.reason}" if found.reason else ""))

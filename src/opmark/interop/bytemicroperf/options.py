@@ -139,7 +139,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     add("--report_dir", "folder for the reports [reports]", type=Path, default=Path("reports"))
     add("--vendor_path", "a file of vendor_zoo or of opmark's hardware, for Bandwidth Utilization", type=Path)
     add("--show_task_list", "print the tasks and end", action="store_true")
-    add("--show_hardware_list", "print the hardware and whether it can run here, and end", action="store_true")
+    add("--show_hardware_list", "print the hardware, what cannot run here and why, and end", action="store_true")
     add("--compile_only", "say that there is nothing to compile, and end", action="store_true")
     add("--disable_profiling", "time with events instead of the profiler's records", action="store_true")
     add("--log_level", "INFO prints one line per case, WARNING only failures", choices=LEVELS, default="INFO",

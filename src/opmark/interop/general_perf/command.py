@@ -35,7 +35,7 @@ from opmark.interop.general_perf.resolution import (
     read_workload,
     resolve_task,
 )
-from opmark.runner.probe import probe
+from opmark.runner.survey import survey
 from opmark.schema import Record, Run, Workload
 from opmark.schema.evaluation import DataChoice
 from opmark.schema.options import LONGEST
@@ -291,13 +291,14 @@ def _show_tasks(folders: TaskFolders) -> int:
 
 
 def _show_hardware() -> int:
-    """Print ByteMLPerf's names and every backend, each with the reason why it cannot run here."""
-    known = {found.name: found for found in probe()}
+    """Print ByteMLPerf's names and every backend, each with the reason why it cannot run here, as far as metadata
+    tells."""
+    known = {found.name: found for found in survey()}
     for hardware in HARDWARE.values():
-        ran = [name for name in hardware.backends.values() if name in known and not known[name].reason]
+        installed = [name for name in hardware.backends.values() if name in known and not known[name].reason]
         reasons = [known[name].reason or "" for name in hardware.backends.values() if name in known]
         why = "; ".join(filter(None, dict.fromkeys(reasons))) or hardware.why_missing()
-        print(f"{hardware.name}\t{', '.join(ran) or f'not here: {why}'}")
+        print(f"{hardware.name}\t{', '.join(installed) or f'not here: {why}'}")
     for found in known.values():
         print(f"{found.name}\t{found.summary}" + (f"\tnot here: {found.reason}" if found.reason else ""))
     return 0

@@ -97,13 +97,11 @@ def backend_of(ctx: Any, framework: str) -> str:
     for ending in _DEVICES[device]:
         if framework + ending in known:
             return framework + ending
-    missing = f"no backend runs {framework} on a {device}"
-    if framework == "mxnet":
-        raise UserError(
-            missing, "it runs on a CPU only, with --ctx cpu; `--framework torch` runs the same operators on a GPU"
-        )
     frameworks = sorted({info.framework for info in known.values()})
-    raise UserError(missing, f"`opmark list backends` lists all; the frameworks are {', '.join(frameworks)}")
+    raise UserError(
+        f"no backend runs {framework} on a {device}",
+        f"`opmark list backends` lists all; the frameworks are {', '.join(frameworks)}",
+    )
 
 
 @contextmanager

@@ -56,11 +56,14 @@ def _lines(rows: Iterable[Row]) -> list[_SizeLine]:
         key = content_id([row.op, but_size(row.params), row.phase, row.backend, row.implementation, *how])
         found.setdefault(key, []).append(row)
     lines = []
+    several = len({row.headline.key for group in found.values() for row in group if row.headline}) > 1
     for group in found.values():
         one = group[0]
         phase = "" if one.phase == "forward" else one.phase
         parameters = format_params(Case.of(one.op, but_size(one.params), "forward"), parameters_of(one.op))
-        name = " ".join(filter(None, (one.op, parameters, phase, "on", one.where)))
+        what = f"{one.headline.quantity}, {one.headline.cache}" if several and one.headline else ""
+        where = ", ".join(filter(None, (one.where, what)))
+        name = " ".join(filter(None, (one.op, parameters, phase, "on", where)))
         lines.append(_SizeLine(name, sorted(group, key=lambda row: row.traffic or 0)))
     return lines
 

@@ -20,6 +20,7 @@ from opmark.report.charts.elements import (
     usable_headline,
 )
 from opmark.schema.chart import Axis, Chart, Mark, ReferenceLine
+from opmark.schema.measurement import Cache
 from opmark.schema.record import COUNTED, MEASURED
 from opmark.units import count_noun, seconds, significant
 
@@ -36,13 +37,14 @@ def overhead(run_view: RunView) -> list[Chart]:
 
 def _against_device(rows: Sequence[Row]) -> Chart | None:
     pairs, lone = [], 0
+    caches = {quantity: _shared_cache(rows, quantity) for quantity in ("device_time", "host_time")}
     for row in rows:
-        device, host = _usable_timing(row, "device_time"), _usable_timing(row, "host_time")
+        device, host = (_usable_timing(row, *key) for key in caches.items())
         if device and host:
             x, y = device.median or 0.0, host.median or 0.0
             note = _BOUND if y > x else ""
             pairs.append((row, Mark(x, y, row_label(row), end(host.low), end(host.high), link=row.key, note=note)))
-        lone += device is not None and host is None
+        lone += row.timing("device_time") is not None and (device is None) != (host is None)
     if not pairs:
         return None
     dots, hidden = limit_dots(pairs)
@@ -53,20 +55,27 @@ def _against_device(rows: Sequence[Row]) -> Chart | None:
         title="Launch overhead against device time",
         about="A dot above the line is launch-bound: the host takes longer to launch it than the device to do it.",
         kind="plot",
-        x=Axis("device time", "s", "log"),
-        y=Axis("host time until the call returns", "s", "log"),
+        x=Axis(f"device time, {caches['device_time']}", "s", "log"),
+        y=Axis(f"host time until the call returns, {caches['host_time']}", "s", "log"),
         series=(*series, diagonal(series, "launch takes as long as the device works")),
         notes=(
             f"{bound} of {count_noun(len(pairs), 'case')} launch-bound",
-            *([f"{count_noun(lone, 'case')} left out: no usable host time"] if lone else []),
+            *([f"{count_noun(lone, 'case')} left out: only one of the two times is usable"] if lone else []),
             *hidden,
         ),
     )
 
 
-def _usable_timing(row: Row, quantity: str) -> Timing | None:
-    """Return the warm timing if there is one, because launches are measured warm."""
-    found = row.timing(quantity, "warm") or row.timing(quantity)
+def _shared_cache(rows: Sequence[Row], quantity: str) -> Cache:
+    """Return the state of the caches that a chart is of: warm, in which launches are measured unless another one was
+    asked for."""
+    found = {timing.cache for row in rows for timing in row.timings if timing.quantity == quantity}
+    states: tuple[Cache, ...] = ("warm", "cold", "rotated")
+    return next((cache for cache in states if cache in found), "warm")
+
+
+def _usable_timing(row: Row, quantity: str, cache: Cache) -> Timing | None:
+    found = row.timing(quantity, cache)
     return found if is_usable(found) else None
 
 
@@ -74,12 +83,10 @@ def _against_smallest(run_view: RunView, rows: Sequence[Row]) -> Chart | None:
     """Return the chart of rows without device time: latency over bytes, with the smallest call of each backend."""
     hosts, pairs = list[Row](), list[tuple[Row, Mark]]()
     calls, others = set[tuple[str, str, float]](), dict[str, None]()
-    for row in rows:
-        if row.timing("device_time") is not None:
-            continue
-        latency = usable_headline(row)
-        if latency is None or latency.quantity != "latency":
-            latency = _usable_timing(row, "latency")
+    without = [row for row in rows if row.timing("device_time") is None and row.load is None]
+    cache = _shared_cache(without, "latency")
+    for row in without:
+        latency = _usable_timing(row, "latency", cache)
         # The smallest call as `calibrate` measured it with the same backend; other frameworks have other costs.
         known = run_view.machines.get(row.environment)
         peaks = known.measured if known and known.measured and known.measured.backend == row.backend else None
@@ -104,7 +111,7 @@ def _against_smallest(run_view: RunView, rows: Sequence[Row]) -> Chart | None:
         about="Near the line a case is mostly the cost of calling at all, and a faster kernel would not help.",
         kind="plot",
         x=Axis("bytes moved at least", "B", "log2"),
-        y=Axis("latency", "s", "log"),
+        y=Axis(f"latency, {cache}", "s", "log"),
         series=by_backend(dots),
         rules=tuple(
             ReferenceLine("y", launch, f"smallest call of {backend} on {chip}: {seconds(launch)}")

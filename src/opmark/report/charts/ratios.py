@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from opmark.report.charts.elements import end, name_few, positive
+from opmark.report.comparison import mean_cases
 from opmark.schema.chart import Axis, Chart, ChartSeries, Mark, ReferenceLine, Role
 from opmark.schema.comparison import Compared, Geomean, Pairing, Verdict
 from opmark.schema.record import FAILED, MEASURED
@@ -35,7 +36,8 @@ def ratios(compared: Compared, *, most: int = MOST) -> Chart:
     known = [_CaseRatio(pair, pair.ratio) for pair in compared.pairs if positive(pair.ratio)]
     cases = _most_important(known, most)
     mean = compared.geomean if compared.geomean and positive(compared.geomean.ratio) else None
-    names = [*_names(compared.pairs, [one.pair for one in cases]), *([_mean_name(mean)] if mean else [])]
+    mean_name = f"geometric mean of {mean_cases(compared, mean)}" if mean else ""
+    names = [*_names(compared.pairs, [one.pair for one in cases]), *([mean_name] if mean else [])]
     return Chart(
         id="ratios",
         title=f"{compared.b} against {compared.a}",
@@ -43,7 +45,7 @@ def ratios(compared: Compared, *, most: int = MOST) -> Chart:
         kind="bars",
         x=Axis("B over A", "ratio", "log"),
         y=Axis("", "", "category", tuple(names)),
-        series=(*_series(cases), *([_mean(mean, len(cases))] if mean else [])),
+        series=(*_series(cases), *([_mean(mean, mean_name, len(cases))] if mean else [])),
         rules=(ReferenceLine("x", 1.0, "as fast"), *_same_range(compared)),
         notes=(*_not_drawn(known, cases), *_without(compared)),
     )
@@ -88,13 +90,10 @@ def _mark(one: _CaseRatio, place: int) -> Mark:
     return Mark(one.ratio, place, label, low, high, link=pair.case, note=pair.note, unsure=unsure)
 
 
-def _mean_name(mean: Geomean) -> str:
-    return f"geometric mean of {count_noun(mean.cases, 'case')}"
-
-
-def _mean(mean: Geomean, place: int) -> ChartSeries:
-    mark = Mark(mean.ratio, place, _mean_name(mean), end(mean.low), end(mean.high))
-    return ChartSeries("geometric mean", (mark,), "points", "guide")
+def _mean(mean: Geomean, name: str, place: int) -> ChartSeries:
+    return ChartSeries(
+        "geometric mean", (Mark(mean.ratio, place, name, end(mean.low), end(mean.high)),), "points", "guide"
+    )
 
 
 def _same_range(compared: Compared) -> Iterator[ReferenceLine]:

@@ -362,7 +362,9 @@ def threads(run_view: RunView) -> list[Chart]:
         ),
         apart=lambda row: row.threads,
     )  # fmt: skip
-    found = sorted((series for group in groups if (series := _thread_series(group))), key=lambda one: -len(one.marks))
+    several = len({_what(group[0]) for group in groups}) > 1
+    series = (one for group in groups if (one := _thread_series(group, named=several)))
+    found = sorted(series, key=lambda one: -len(one.marks))
     if not found:
         return []
     top = found[:_MOST_THREAD_SERIES]
@@ -388,8 +390,9 @@ def threads(run_view: RunView) -> list[Chart]:
     ]
 
 
-def _thread_series(group: list[Row]) -> ChartSeries | None:
-    """Return the speed-up over the number of threads, relative to the fewest threads."""
+def _thread_series(group: list[Row], *, named: bool) -> ChartSeries | None:
+    """Return the speed-up over the number of threads, relative to the fewest threads. `named`: with the quantity, which
+    differs between series."""
     ordered = sorted((row for row in group if row.threads > 0), key=lambda row: row.threads)
     if len(ordered) < 2:
         return None
@@ -398,6 +401,7 @@ def _thread_series(group: list[Row]) -> ChartSeries | None:
     marks = [Mark(row.threads, factor.value, row_label(row), factor.low, factor.high, link=row.key)
              for row, factor in pairs if factor]  # fmt: skip
     name = f"{first.name} on {first.backend}{way_of(first.backend, first.implementation)}"
+    name += f", {_what(first)}" if named else ""
     return ChartSeries(name, tuple(marks), "band")
 
 

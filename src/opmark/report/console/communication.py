@@ -83,7 +83,7 @@ def print_overlaps(found: Sequence[Row], console: Console) -> None:
         print_rows(_OVERLAP, lines, console, who=3)
 
 
-# Matrices of bandwidths and latencies from every rank to every other, where pairs were measured.
+# Matrices of bandwidths and times from every rank to every other, where pairs were measured.
 
 Pair = tuple[int, int]
 """Sender and receiver."""
@@ -93,28 +93,29 @@ class Pairs(NamedTuple):
     """Rows that differ only in sender, receiver and size."""
 
     name: str
+    quantity: str
     by_size: dict[int, dict[Pair, Row]]
     """Rows by requested size, or by bytes if the operator has no such parameter."""
 
 
 def print_pairs(found: Sequence[Row], console: Console) -> None:
-    """Print latencies of the smallest and bandwidths of the largest size that has several pairs."""
+    """Print times of the smallest and bandwidths of the largest size that has several pairs."""
     for pairs in _group_pairs(found):
         sizes = [size for size in sorted(pairs.by_size) if len(pairs.by_size[size]) > 1]
         if not sizes:
             continue
         smallest, largest = (pairs.by_size[sizes[i]] for i in (0, -1))
         bandwidth = {pair: row.algorithm_bandwidth or 0.0 for pair, row in largest.items()}
-        latency = {pair: row.seconds or 0.0 for pair, row in smallest.items()}
-        scale, unit = units.seconds_unit(_shortest(latency))
+        times = {pair: row.seconds or 0.0 for pair, row in smallest.items()}
+        scale, unit = units.seconds_unit(_shortest(times))
         _print_matrix(f"{pairs.name}, size={short_bytes(sizes[-1])}: algbw GB/s", bandwidth, 1e9, console)
-        _print_matrix(f"{pairs.name}, size={short_bytes(sizes[0])}: latency {unit}", latency, scale, console)
+        _print_matrix(f"{pairs.name}, size={short_bytes(sizes[0])}: {pairs.quantity} {unit}", times, scale, console)
 
 
-def _shortest(latency: dict[Pair, float]) -> float:
-    """Return the shortest latency between two ranks. A copy of a rank to itself is much shorter, and counts only if
-    there is nothing else."""
-    return min([t for (src, dst), t in latency.items() if src != dst] or latency.values())
+def _shortest(times: dict[Pair, float]) -> float:
+    """Return the shortest time between two ranks. A copy of a rank to itself is much shorter, and counts only if there
+    is nothing else."""
+    return min([t for (src, dst), t in times.items() if src != dst] or times.values())
 
 
 def _group_pairs(found: Sequence[Row]) -> list[Pairs]:
@@ -124,9 +125,9 @@ def _group_pairs(found: Sequence[Row]) -> list[Pairs]:
         if row.traffic is None or row.seconds is None or not {"src", "dst"} <= params.keys():
             continue
         rest = {name: value for name, value in params.items() if name not in ("src", "dst", "size")}
-        alike = content_id([row.op, rest, row.backend, row.implementation, row.threads])
+        alike = content_id([row.op, rest, row.backend, row.implementation, row.threads, *row.keys[0]])
         parameters = case_parameters(Case.of(row.op, rest, row.phase))
-        pairs = grouped.setdefault(alike, Pairs(" ".join((row.op, parameters, "on", row.where)), {}))
+        pairs = grouped.setdefault(alike, Pairs(" ".join((row.op, parameters, "on", row.where)), row.keys[0][0], {}))
         pairs.by_size.setdefault(params.get("size", row.traffic), {})[params["src"], params["dst"]] = row
     return list(grouped.values())
 

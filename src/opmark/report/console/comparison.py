@@ -9,7 +9,19 @@ from typing import Any, get_args
 import msgspec
 from rich.console import Console
 
-from opmark.report.comparison import _WIDE, FIGURES, Columns, figures, footer, header, interval, ratio, select_pairs
+from opmark.report.comparison import (
+    _WIDE,
+    CYCLES,
+    Columns,
+    clock_lines,
+    footer,
+    header,
+    interval,
+    mean_cases,
+    ratio,
+    select_pairs,
+    split_by_quantity,
+)
 from opmark.report.console.table import fits, print_prose, print_rows
 from opmark.schema.comparison import FAIL_ON, BisectResult, Candidate, CheckedCase, CheckResult, Compared, Outcome
 from opmark.units import count_noun, percent, significant
@@ -29,9 +41,9 @@ def news(checked: CheckResult) -> list[CheckedCase]:
     return sorted(found, key=lambda finding: _NEWS.index(finding.outcome))
 
 
-def row_figures(finding: CheckedCase) -> list[str]:
+def row_figures(finding: CheckedCase, columns: Columns) -> list[str]:
     """Return the figures of the first measurement, followed by the result of the second one."""
-    cells = figures(finding.pair)
+    cells = columns.figures(finding.pair)
     cells[-2] = finding.outcome
     again = finding.again
     if again is not None and again.ratio is not None:
@@ -48,7 +60,12 @@ def print_checked(checked: CheckResult, console: Console) -> None:
     found = news(checked)
     if found:
         columns = Columns.of([finding.pair for finding in found])
-        _print_pairs(columns, [[*columns.cells(one.pair), *row_figures(one)] for one in found], console)
+        parts = split_by_quantity(found, lambda one: one.pair)
+        _print_tables(
+            columns,
+            [[[*columns.cells(one.pair), *row_figures(one, columns)] for one in part] for part in parts],
+            console,
+        )
     for line in (*remarks(checked), verdict(checked)):
         _print_line(line, console)
 
@@ -62,6 +79,7 @@ def remarks(checked: CheckResult) -> Iterator[str]:
             "could not be measured again: the code or the machine; this fails only with --fail-on unconfirmed"
         )
     yield from checked.notes
+    yield from clock_lines(checked.compared)
     if checked.missing:
         listed = "; ".join(checked.missing[:5]) + ("; ..." if len(checked.missing) > 5 else "")
         yield f"{count_noun(len(checked.missing), 'case')} of the baseline not measured now: {listed}"
@@ -71,7 +89,7 @@ def verdict(checked: CheckResult) -> str:
     counts = checked.counts()
     listed = ", ".join(f"{counts[name]} {name}" for name in get_args(Outcome) if counts[name])
     mean = checked.compared.geomean
-    over = f"; geometric mean {ratio(mean.ratio)} over {count_noun(mean.cases, 'case')}" if mean else ""
+    over = f"; geometric mean {ratio(mean.ratio)} over {mean_cases(checked.compared, mean)}" if mean else ""
     word = "FAILED" if checked.exit_code else "passed"
     fails = [name for name in FAIL_ON if name in checked.fail_on] or ["nothing"]
     return f"{word}: {listed}{over} (fails on {', '.join(fails)}; margin {percent(checked.compared.margin)})"
@@ -137,23 +155,30 @@ def print_comparison(compared: Compared, console: Console, only: Collection[str]
     for line in header(compared):
         _print_line(line, console)
     if pairs:
-        columns = Columns.of(pairs)
-        _print_pairs(columns, [[*columns.cells(pair), *figures(pair)] for pair in pairs], console)
+        columns, parts = Columns.of(pairs), split_by_quantity(pairs, lambda pair: pair)
+        _print_tables(
+            columns, [[[*columns.cells(pair), *columns.figures(pair)] for pair in part] for part in parts], console
+        )
     for line in footer(compared):
         _print_line(line, console)
 
 
-def _print_pairs(columns: Columns, rows: list[list[str]], console: Console) -> None:
-    """Print a row for each pair, whose last cell is a note. Where a terminal has no room for the notes, each different
-    one gets a number, and stands below the table."""
-    heads = [*columns.heads, *FIGURES]
+def _print_tables(columns: Columns, tables: list[list[list[str]]], console: Console) -> None:
+    """Print a table for each quantity, with a row for each pair, whose last cell is a note. Where a terminal has no
+    room for the notes, each different one gets a number, and stands below."""
+    heads = [*columns.heads, *columns.figure_heads]
     numbers: dict[str, int] = {}
-    if not fits(heads, rows, console):
-        for row in rows:
+    left_out: dict[str, None] = {}
+    if not all(fits(heads, rows, console) for rows in tables):
+        for row in (row for rows in tables for row in rows):
             row[-1] = row[-1] and f"[{numbers.setdefault(row[-1], len(numbers) + 1)}]"
-    left_out = print_rows(
-        heads, rows, console, len(columns.heads), optional=(("A", "B"), ("interval",)), name_share=0.0
-    )  # fmt: skip
+    for rows in tables:
+        if rows is not tables[0]:
+            console.print()
+        hidden = print_rows(
+            heads, rows, console, len(columns.heads), optional=(("A", "B"), ("interval",), CYCLES[:2]), name_share=0.0
+        )  # fmt: skip
+        left_out |= dict.fromkeys(hidden)
     if left_out:
         _print_line(f"no room for {', '.join(left_out)}: a wider terminal shows every column", console)
     for note, number in numbers.items():

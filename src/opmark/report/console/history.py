@@ -55,6 +55,7 @@ def history_view(history: History) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.to_builtins(history)
     for view, change in zip(plain["changes"], history.changes, strict=True):
         view["direction"] = change.direction
+        view["cycles_ratio"] = change.cycles_ratio
     return plain | {"last_over_level": history.last}
 
 
@@ -77,7 +78,7 @@ def _change_row(change: LevelChange, history: History) -> list[str]:
         _value(change.level_before, history),
         _value(change.level_after, history),
         sparkline([point.value for point in history.points]),
-        "; ".join([f"{_run(change.before)} to {_run(change.after)}", *_facts(change)]),
+        "; ".join([f"{_run(change.before)} to {_run(change.after)}", *_cycles(change), *_facts(change)]),
     ]
 
 
@@ -146,9 +147,19 @@ def _change_lines(change: LevelChange, history: History) -> Iterator[Text]:
         text.append("; may be chance")
     yield text
     yield Text(f"      between {_run(change.before)} and {_run(change.after)}")
+    for told in _cycles(change):
+        yield Text(f"      {told}")
     facts = _facts(change)
     if facts:
         yield Text(f"      changed there: {'; '.join(facts)}")
+
+
+def _cycles(change: LevelChange) -> list[str]:
+    """Return the change in cycles, if the clock moved with the level."""
+    if change.clocks is None or change.cycles_ratio is None:
+        return []
+    before, after = (f"{clock / 1e6:.0f}" for clock in change.clocks)
+    return [f"the clock moved too, {before} -> {after} MHz: {units.change(change.cycles_ratio)} in cycles"]
 
 
 def _facts(change: LevelChange) -> list[str]:

@@ -28,7 +28,8 @@ def print_ledger(ledger: Ledger, console: Console) -> None:
     """Print the operators by what the model would gain, then how their sum explains the model."""
     print_lines_above(ledger, console)
     shown, rest = ledger.rows[:_MOST], ledger.rows[_MOST:]
-    lines = [_line(row) for row in shown]
+    several = len({row.cache for row in ledger.rows if row.cache}) > 1
+    lines = [_line(row, named=several) for row in shown]
     if rest:
         total = sum(row.total or 0.0 for row in rest)
         gain = sum(row.gain or 0.0 for row in rest)
@@ -48,13 +49,14 @@ def print_lines_above(ledger: Ledger, console: Console) -> None:
     console.print(title, soft_wrap=True, highlight=False)
 
 
-def _line(row: LedgerRow) -> list[str]:
+def _line(row: LedgerRow, *, named: bool) -> list[str]:
+    """Return the cells of an operator. `named`: with the state of the caches, in which operators differ."""
     name = [row.op.removeprefix("torch.ops."), row.parameters, str(row.count)]
     if row.seconds is None or row.total is None or row.share is None:
         return [*name, row.status, *[""] * 7]
     return [
         *name,
-        seconds(row.seconds),
+        f"{seconds(row.seconds)} {row.cache}" if named else seconds(row.seconds),
         seconds(row.total),
         percent(row.share),
         rate(row.flops, "") if row.flops else _UNKNOWN,

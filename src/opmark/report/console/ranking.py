@@ -21,10 +21,13 @@ Names = Mapping[tuple[str, str], str]
 """Short names by backend and implementation."""
 
 _UNDECIDED = "?"
+_TOGETHER = ("chip", "threads", "phase", "quantity", "cache")
+"""What the cases of a table have in common."""
 
 
 def ranking_text(found: Ranking, by: str) -> Group:
-    """Return, for each chip, phase and number of threads, a table of the cases or groups and one of all together."""
+    """Return, for each chip, phase, number of threads, quantity and state of the caches, a table of the cases or groups
+    and one of all together."""
     if not found.cases:
         return Group(Text("nothing in these runs was verified and measured undisturbed; `opmark show` says why"))
     parts: list[RenderableType] = []
@@ -34,14 +37,15 @@ def ranking_text(found: Ranking, by: str) -> Group:
         names, device = _names(places)
         on = f", backends NAME-{device}" if device else ""
         counts = f"{units.count_noun(whole.cases, 'case')}, {whole.contested} with more than one backend"
-        title = f"{whole.chip}, {units.count_noun(whole.threads, 'thread')}, {whole.phase}{on}: {counts}"
+        where = f"{whole.chip}, {units.count_noun(whole.threads, 'thread')}, {whole.phase}{on}"
+        title = f"{where}, by {whole.quantity} {whole.cache}: {counts}"
         parts += [Text(title, style="bold"), _by_case(places, names) if by == "case" else _by_group(groups, by, names)]
         parts += [Text(), _summary(whole, names), Text()]
     return Group(*parts, *map(Text, _legend(found, by)))
 
 
 def _together(one: RankedCase | ranking.RankingGroup, whole: ranking.RankingGroup) -> bool:
-    return (one.chip, one.threads, one.phase) == (whole.chip, whole.threads, whole.phase)
+    return all(getattr(one, name) == getattr(whole, name) for name in _TOGETHER)
 
 
 def _names(places: Sequence[RankedCase]) -> tuple[Names, str]:
@@ -57,16 +61,14 @@ def _name(one: RankedImplementation | Tally, names: Names) -> str:
 
 
 def _by_case(places: Sequence[RankedCase], names: Names) -> Table:
-    quantities = len({(place.quantity, place.cache) for place in places}) > 1
-    table = plain_table("operator", "parameters", *(["quantity"] if quantities else []), "best", "median", "the others")
+    table = plain_table("operator", "parameters", "best", "median", "the others")
     for place in places:
         first, *others = place.order
         case = Case.of(place.op, place.params, "forward")
-        quantity = [f"{place.quantity} {place.cache}"] if quantities else []
         best = Text(_name(first, names) + (_UNDECIDED if others and not place.best.decided else ""))
         behind = ", ".join(f"{_name(one, names)} {_times(one.ratio)}{_sure(one)}" for one in others)
         size = " ".join(filter(None, (case_parameters(case), *(f"d{name}" for name in place.wrt))))
-        table.add_row(Text(shown_case(case).op), Text(size), *quantity, best, _value(place, first), Text(behind))
+        table.add_row(Text(shown_case(case).op), Text(size), best, _value(place, first), Text(behind))
     return table
 
 
@@ -112,6 +114,11 @@ def _summary(whole: ranking.RankingGroup, names: Names) -> Table:
 def _legend(found: Ranking, by: str) -> Iterator[str]:
     runs = found.runs[0] if len(found.runs) == 1 else f"{len(found.runs)} runs, of each way the newest verified number"
     yield f"from {runs}; a win is a lead over every other by more than chance and noise"
+    if len({(place.quantity, place.cache) for place in found.cases}) > 1:
+        yield "each case by what all of its backends have: device_time before latency; --quantity chooses one for all"
+    if found.without:
+        asked = " ".join(filter(None, (found.quantity, found.cache)))
+        yield f"{units.count_noun(found.without, 'case')} not ranked: no verified {asked} of any backend"
     undecided = sum(not place.best.decided for place in found.cases if len(place.order) > 1)
     if undecided and by == "case":
         yield f"{_UNDECIDED} not apart by more than chance and noise: either may be the faster one"
@@ -122,4 +129,5 @@ def _legend(found: Ranking, by: str) -> Iterator[str]:
         )
     left = sum(len(place.left_out) for place in found.cases)
     if left:
-        yield f"{units.count_noun(left, 'number')} not in the order (failed, not verified, preempted); --json says why"
+        why = "failed, not verified, preempted, not measured in this quantity"
+        yield f"{units.count_noun(left, 'number')} not in the order ({why}); --json says why"

@@ -6,13 +6,14 @@ A file gets every column. A terminal gets the columns that fit it, below a line 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from opmark import units
-from opmark.analysis.rows import MachineFacts, Row, Timing, rows_of_records, unit_of
+from opmark.analysis.ranking import Key
+from opmark.analysis.rows import MachineFacts, Row, Timing, rows_of_records, split_by_headline, unit_of
 from opmark.plugin.registry import way_of
 from opmark.report.console.communication import print_above_link, print_overlaps, print_pairs, print_stragglers
 from opmark.report.console.fits import print_fits
@@ -53,20 +54,23 @@ def print_records(
     *,
     wide: bool = False,
 ) -> None:
-    """Print a row for each task, and remarks below. A file gets all columns, and with `wide` also a sparkline of the
-    samples and their number. A terminal gets what fits it, unless `wide`. `machines` has facts by the id of an
-    environment."""
+    """Print a row for each task, and remarks below; rows of different headlines are tables of their own. A file gets
+    all columns, and with `wide` also a sparkline of the samples and their number. A terminal gets what fits it, unless
+    `wide`. `machines` has facts by the id of an environment."""
     every = rows_of_records(records, machines=machines)
     found = [row for row in every if row.load is None]
     if len(found) < len(every):
         print_load([row for row in every if row.load], console)
-    if found or not every:
-        _print_table(found, console, wide=wide)
+    parts = split_by_headline(found) or ([] if every else [[]])
+    for part in parts:
+        _print_table(part, console, wide=wide, several=len(parts) > 1)
+        if part is not parts[-1]:
+            console.print()
     print_remarks(every, console)
 
 
-def _print_table(found: Sequence[Row], console: Console, *, wide: bool) -> None:
-    columns, cells = cells_of(found)
+def _print_table(found: Sequence[Row], console: Console, *, wide: bool, several: bool) -> None:
+    columns, cells = cells_of(found, several=several)
     if wide and "compile" in columns:
         place = columns.index("compile") + 1
         more = [name for name in _COMPILE if any(own.get(name) for own in cells)]
@@ -157,13 +161,14 @@ def _add_samples(
     return [*columns[:place], SAMPLES, *([COUNT] if count else []), *columns[place:]]
 
 
-def cells_of(found: Sequence[Row]) -> tuple[list[str], list[Cells]]:
-    """Return the columns that these rows need, and the cells of each row."""
+def cells_of(found: Sequence[Row], *, several: bool = False) -> tuple[list[str], list[Cells]]:
+    """Return the columns that these rows need, and the cells of each row. `several`: there are rows of another headline
+    beside these."""
     cells = [_cells(row) for row in found]
     used = {name for own in cells for name, cell in own.items() if cell}
     links = [name for name in _LINKS if name in used]
     # The quantity is not named where it is the warm latency of all rows; further quantities get a column each.
-    plain = all(row.keys[:1] in ([], [("latency", "warm")]) for row in found)
+    plain = not several and all(row.keys[:1] in ([], [("latency", "warm")]) for row in found)
     others = dict.fromkeys(" ".join(key) for row in found for key in row.keys[1:])
     columns = [
         *_WHO,
@@ -304,8 +309,11 @@ def name_rows(found: Sequence[Row]) -> str:
     return first if len(found) == 1 else f"{first} and {len(found) - 1} more"
 
 
-def print_doubts(found: Sequence[Row], console: Console, name: RowNamer = name_rows) -> None:
-    _print_cautions(found, console, name)
+def print_doubts(
+    found: Sequence[Row], console: Console, name: RowNamer = name_rows, keys: Collection[Key] | None = None
+) -> None:
+    """Print what is doubtful about these rows; `keys`: about these quantities alone."""
+    _print_cautions(found, console, name, keys)
     if any("ranks" in row.params for row in found):
         print_stragglers(found, console, name)
         print_above_link(found, console, name)
@@ -340,7 +348,9 @@ def _print_reasons(found: Sequence[Row], console: Console) -> None:
         print_prose(f"{name_rows(affected)}{on}: {reason}", console, style)
 
 
-def _print_cautions(found: Sequence[Row], console: Console, name: RowNamer) -> None:
+def _print_cautions(
+    found: Sequence[Row], console: Console, name: RowNamer, keys: Collection[Key] | None = None
+) -> None:
     """Print one line for each kind of caution, with the number of rows and the first of them, and what to do. Of a row
     that other work disturbed, the cause has such a line; its consequences are only counted, each kind in one place."""
     doubts: dict[str, tuple[Row, str, str]] = {}
@@ -348,7 +358,9 @@ def _print_cautions(found: Sequence[Row], console: Console, name: RowNamer) -> N
     for row in found:
         own: dict[str, tuple[str, str]] = {}
         for key, caution in row.warnings():
-            what = "" if len(row.timings) == 1 else f"{' '.join(key)}: "
+            if keys is not None and key not in keys:
+                continue
+            what = "" if len(row.timings if keys is None else keys) == 1 else f"{' '.join(key)}: "
             own.setdefault(caution.code, (what + caution.message, caution.hint))
         others = [code for code in _DISTURBANCES if code in own][1:]
         for code in (code for code in own if code not in others):

@@ -89,7 +89,9 @@ def _describe(finding: CheckedCase) -> str:
     for when, pair in looks:
         if pair is not None and pair.ratio is not None:
             known = f" ({interval(pair)})" if interval(pair) else ""
-            lines.append(f"{when}{ratio(pair.ratio)}{known}, {value(pair, pair.a)} -> {value(pair, pair.b)}")
+            cycles = f", in cycles {ratio(pair.cycles.ratio)}" if pair.cycles and pair.cycles.moved else ""
+            times = f"{value(pair, pair.a)} -> {value(pair, pair.b)}"
+            lines.append(f"{when}{ratio(pair.ratio)}{known}, {times}{cycles}")
         if pair is not None and pair.note:
             lines.append(f"{when}{pair.note}")
     return "\n".join([*lines, *filter(None, [finding.why])])

@@ -10,16 +10,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from opmark.analysis.evaluation import accuracy_rows
-from opmark.analysis.rows import Row
+from opmark.analysis.rows import Row, headline_name, split_by_headline
 from opmark.report.comparison import (
-    FIGURES,
     Columns,
     doubtful_lines,
-    figures,
     footer,
     header,
     legend,
     select_pairs,
+    split_by_quantity,
     summary,
     word,
 )
@@ -111,17 +110,17 @@ def table(
 
 
 def pairs_table(pairs: Sequence[Pairing], longest: int | None = None) -> Iterator[str]:
-    """Yield the table of pairs. `longest` limits the characters of a cell."""
+    """Yield the table of pairs of one quantity. `longest` limits the characters of a cell."""
     columns = Columns.for_page(pairs)
-    rows = [[cell[:longest] for cell in (*columns.cells(pair), *figures(pair))] for pair in pairs]
-    yield from table([*columns.heads, *FIGURES], rows, len(columns.heads))
+    rows = [[cell[:longest] for cell in (*columns.cells(pair), *columns.figures(pair))] for pair in pairs]
+    yield from table([*columns.heads, *columns.figure_heads], rows, len(columns.heads))
 
 
 def comparison_markdown(compared: Compared, only: Collection[str] = ()) -> str:
     pairs = select_pairs(compared, only)
     lines = [*(f"{escape_markdown(line)}  " for line in header(compared)), ""]
-    if pairs:
-        lines += [*pairs_table(pairs), ""]
+    for part in split_by_quantity(pairs, lambda pair: pair):
+        lines += [*pairs_table(part), ""]
     lines += [f"{escape_markdown(line)}  " for line in footer(compared)]
     return "\n".join(lines) + "\n"
 
@@ -155,8 +154,10 @@ def summary_markdown(checked: CheckResult) -> str:
 
 def _findings(found: Sequence[CheckedCase]) -> Iterator[str]:
     columns = Columns.for_page([finding.pair for finding in found])
-    rows = [[*columns.cells(finding.pair), *row_figures(finding)] for finding in found]
-    yield from table([*columns.heads, *FIGURES], rows, len(columns.heads))
+    for number, part in enumerate(split_by_quantity(found, lambda finding: finding.pair)):
+        rows = [[*columns.cells(finding.pair), *row_figures(finding, columns)] for finding in part]
+        yield from ([""] if number else [])
+        yield from table([*columns.heads, *columns.figure_heads], rows, len(columns.heads))
 
 
 def history_markdown(found: Histories) -> str:
@@ -261,7 +262,7 @@ def _add_comparison(written: _LimitedText, versus: Versus) -> None:
     written.add([heading, "", f"{first}  "])
     written.add([*(f"{line}  " for line in others), ""])
     for one in _FOLDS:
-        if listed := found.get(one, []):
+        for listed in split_by_quantity(found.get(one, []), lambda pair: pair):
             head, rule, *lines = pairs_table(listed, _LONGEST_TEXT)
             written.fold(count_noun(len(listed), f"case {one}", f"cases {one}"), [head, rule], lines)
     remarks = filter(None, (spread(compared), *list(footer(compared))[1:]))
@@ -315,10 +316,13 @@ def _tables(part: RunSection) -> Iterator[Table]:
     run_view = part.run_view
     if found := accuracy_rows([record for row in run_view.rows for record in row.records]):
         yield "Accuracy on labelled data", HEADS, [cells for one in found for cells in accuracy_cells(one)]
-    if run_view.rows:
-        used = [column for column in COLUMNS if column.always or any(column.text(row) for row in run_view.rows)]
-        lines = [[row.name, *(column.text(row) for column in used)] for row in run_view.rows]
-        yield f"All {count_noun(len(run_view.rows), 'case')}", ("case", *(column.head for column in used)), lines
+    parts = split_by_headline(run_view.rows)
+    for rows in parts:
+        used = [column for column in COLUMNS if column.always or any(column.text(row) for row in rows)]
+        lines = [[row.name, *(column.text(row) for column in used)] for row in rows]
+        count = count_noun(len(rows), "case")
+        title = f"{count} by {headline_name(rows)}" if len(parts) > 1 else f"All {count}"
+        yield title, ("case", *(column.head for column in used)), lines
     if cautions := doubts(run_view, _NOWHERE):
         lines = [[one.code, str(one.total), one.message, "; ".join(one.hints)] for one in cautions]
         yield "Cautions", ("code", "cases", "for example", "what to do"), lines

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from opmark.analysis.load import PERCENTILES
 from opmark.analysis.metrics import rates
-from opmark.analysis.rows import NO_WORK, MachineFacts, Row, Timing, rows_of_records
+from opmark.analysis.rows import NO_WORK, MachineFacts, Row, Timing, rows_of_records, split_by_headline
 from opmark.plugin import Results
 from opmark.report.console.records import cells_of, print_records
 from opmark.report.console.side_by_side import print_side_by_side, several_backends
@@ -174,16 +174,20 @@ def table_of(results: Results) -> str:
 
 
 def markdown_of(results: Results) -> str:
-    """Return a row for each case and backend; the last column has the reasons of missing and doubtful numbers."""
-    found = rows_of_records(results.records, results.run.id, machines_of(results))
-    columns, cells = cells_of(found)
-    notes = ["; ".join(filter(None, (row.reason, *row.cautions))) for row in found]
-    more = ["note"] if any(notes) else []
-    lines = [
-        [*(str(row.get(name, "")) for name in columns), *([note] if more else [])]
-        for row, note in zip(cells, notes, strict=True)
-    ]
-    return markdown_text(Grid([*columns, *more], lines))
+    """Return a row for each case and backend, in a table for each headline; the last column has the reasons of missing
+    and doubtful numbers."""
+    parts = split_by_headline(rows_of_records(results.records, results.run.id, machines_of(results)))
+    tables = []
+    for found in parts or [[]]:
+        columns, cells = cells_of(found, several=len(parts) > 1)
+        notes = ["; ".join(filter(None, (row.reason, *row.cautions))) for row in found]
+        more = ["note"] if any(notes) else []
+        lines = [
+            [*(str(row.get(name, "")) for name in columns), *([note] if more else [])]
+            for row, note in zip(cells, notes, strict=True)
+        ]
+        tables.append(markdown_text(Grid([*columns, *more], lines)))
+    return "\n".join(tables)
 
 
 # The formats, with the same names as of `opmark query --format`.

@@ -9,24 +9,25 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from opmark.report.comparison import (
-    FIGURES,
+    CYCLES,
     WORDS,
     Columns,
     failed_on_both,
-    figures,
     footer,
     header,
     interval,
+    mean_cases,
+    quantity,
     ratio,
     select_pairs,
+    split_by_quantity,
     word,
 )
 from opmark.report.summary import ItemAnchors, Key, RunSection
 from opmark.report.text import esc, fact, printable, sortable
-from opmark.schema.comparison import Compared, Pairing
-from opmark.units import count_noun
+from opmark.schema.comparison import Compared, Geomean, Pairing
 
-_NUMBERS = ("A", "B", "B/A")
+_NUMBERS = ("A", "B", "B/A", *CYCLES)
 _CLASSES = {"slower": "fail", "failed": "fail", "faster": "good"}
 Links = Mapping[tuple[str, str], str]
 """Links to rows by case and by the name of their backend in tables."""
@@ -51,17 +52,22 @@ def verdicts(compared: Compared) -> list[Key]:
     found = [Key(name, str(counts[name]), "of B against A") for name in WORDS if counts[name]]
     if mean:
         about = f"{interval(mean)}, " if interval(mean) else ""
-        remarks = filter(None, (f"{about}{count_noun(mean.cases, 'case')}", spread(compared)))
+        remarks = filter(None, (f"{about}{mean_cases(compared, mean)}", spread(compared)))
         found.append(Key("geometric mean B/A", ratio(mean.ratio), "; ".join(remarks)))
     return found
 
 
 def spread(compared: Compared) -> str:
     """Return the range of the ratios of single cases, because the interval of the mean can be much narrower."""
-    found = [pair.ratio for pair in compared.pairs if pair.ratio]
-    if compared.geomean is None or len(found) < 2:
+    mean = compared.geomean
+    found = [pair.ratio for pair in compared.pairs if pair.ratio and mean and _is_part(pair, mean)]
+    if len(found) < 2:
         return ""
     return f"the interval is of the mean; single cases lie between {ratio(min(found))} and {ratio(max(found))}"
+
+
+def _is_part(pair: Pairing, mean: Geomean) -> bool:
+    return (pair.quantity, pair.cache) == (mean.quantity, mean.cache)
 
 
 def lines(compared: Compared) -> list[str]:
@@ -77,22 +83,25 @@ def differences(compared: Compared) -> list[FactDifference]:
 
 
 def versus_table(compared: Compared, number: int, links: Links, of: str = "") -> Markup:
-    """Return the table of pairs, slowest first; empty if no case is on both sides. `of` names one of several
-    comparisons."""
+    """Return a table of the pairs of each quantity, slowest first; empty if no case is on both sides. `of` names one of
+    several comparisons."""
     pairs = select_pairs(compared)
-    if not pairs:
-        return Markup()
-    name, columns = f"versus-{number}", Columns.for_page(pairs)
+    columns, parts = Columns.for_page(pairs), split_by_quantity(pairs, lambda pair: pair)
     heads = "".join(
         f"<th scope=col{' class=n' if head in _NUMBERS else ''}><button type=button>{head or 'remark'}</button>"
-        for head in (*columns.heads, *FIGURES)
+        for head in (*columns.heads, *columns.figure_heads)
     )
-    rows = "".join([_row(pair, columns, links) for pair in pairs])
-    region = esc(": ".join(filter(None, ("Comparison, case by case", of))))
-    return Markup(
-        f'{_filters(name, pairs)}<div class="scroll tall" tabindex=0 role=region aria-label="{region}">'
-        f"<table id={name} class=items data-sortable><thead><tr>{heads}</thead><tbody>{rows}</tbody></table></div>"
-    )
+    found = ""
+    for place, part in enumerate(parts):
+        name = f"versus-{number}-{place + 1}" if place else f"versus-{number}"
+        rows = "".join([_row(pair, columns, links) for pair in part])
+        what = quantity(part[0]) if len(parts) > 1 else ""
+        region = esc(": ".join(filter(None, ("Comparison, case by case", of, what))))
+        found += (
+            f'{_filters(name, part)}<div class="scroll tall" tabindex=0 role=region aria-label="{region}">'
+            f"<table id={name} class=items data-sortable><thead><tr>{heads}</thead><tbody>{rows}</tbody></table></div>"
+        )
+    return Markup(found)
 
 
 def _row(pair: Pairing, columns: Columns, links: Links) -> str:
@@ -100,14 +109,19 @@ def _row(pair: Pairing, columns: Columns, links: Links) -> str:
     href = next((link for where in reversed(pair.where) if (link := links.get((pair.case, where), ""))), "")
     first, *who = [esc(cell) for cell in columns.cells(pair)]
     name = f'<a href="{esc(href)}">{first}</a>' if href else first
-    numbers = [(pair.a, 0), (pair.b, 1), (pair.ratio, 2)]
-    texts = figures(pair)
+    numbers = [pair.a, pair.b, pair.ratio]
+    if columns.cycles:
+        found = pair.cycles
+        numbers += [found.a, found.b, found.ratio] if found else [None] * len(CYCLES)
+    texts = columns.figures(pair)
     cells = "".join(f"<td>{cell}" for cell in who)
-    cells += "".join(f'<td class=n data-v="{sortable(value)}">{esc(texts[i])}' for value, i in numbers)
+    cells += "".join(
+        f'<td class=n data-v="{sortable(value)}">{esc(text)}' for value, text in zip(numbers, texts, strict=False)
+    )
     kind = f" class={_CLASSES[verdict]}" if verdict in _CLASSES else ""
     return (
         f"<tr data-verdict={verdict}><th scope=row>{name}{cells}"
-        f"<td>{esc(texts[3])}<td{kind}>{verdict}<td>{esc(texts[5])}\n"
+        f"<td>{esc(texts[-3])}<td{kind}>{verdict}<td>{esc(texts[-1])}\n"
     )
 
 

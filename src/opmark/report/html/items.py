@@ -13,7 +13,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from opmark.analysis.accuracy import output_accuracies
-from opmark.analysis.rows import Row, Timing
+from opmark.analysis.rows import Row, Timing, headline_name, split_by_headline
 from opmark.report.summary import WORDS, ItemAnchors
 from opmark.report.text import (
     amount,
@@ -107,9 +107,20 @@ COLUMNS = (
 
 
 def row_table(rows: Sequence[Row], place: ItemAnchors, of: str = "", *, instead: bool = False) -> Markup:
-    """Return the table with its filters. `of`: the run, if there are several. `instead`: there are no details, so that
-    the rows of the table are the targets of links."""
-    name = f"items-{place.number}"
+    """Return the table with its filters; rows of different headlines have tables of their own. `of`: the run, if there
+    are several. `instead`: there are no details, so that the rows of the table are the targets of links."""
+    name, parts = f"items-{place.number}", split_by_headline(rows)
+    if len(parts) == 1:
+        return _table_of(rows, place, name, of, instead=instead)
+    found = ""
+    for number, part in enumerate(parts, 1):
+        what = headline_name(part)
+        own = ", ".join(filter(None, (what, of)))
+        found += f"<p>{esc(what)}</p>{_table_of(part, place, f'{name}-{number}', own, instead=instead)}"
+    return Markup(found)
+
+
+def _table_of(rows: Sequence[Row], place: ItemAnchors, name: str, of: str, *, instead: bool) -> Markup:
     used = [column for column in COLUMNS if column.always or any(column.text(row) for row in rows)]
     heads = "".join(
         f"<th scope=col{' class=n' if number else ''}><button type=button>{head}</button>"

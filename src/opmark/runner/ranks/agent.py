@@ -16,6 +16,7 @@ from opmark.hardware.host import host
 from opmark.plugin import BackendInfo
 from opmark.plugin.registry import backend as find_backend
 from opmark.runner import instruction_set
+from opmark.runner.clocks import ClockLocks
 from opmark.runner.guests.placement import why_missing
 from opmark.runner.ranks.authentication import SAME_FOR_ALL, NotAuthenticated, prove_to_rank_zero, read_secret
 from opmark.runner.ranks.connection import (
@@ -44,7 +45,7 @@ from opmark.runner.ranks.rank_process import LocalRank, RankLine
 from opmark.runner.supervisor import Say
 from opmark.runner.worker_process import WorkerDied
 from opmark.schema import Case, Environment
-from opmark.schema.messages import Hello, encode
+from opmark.schema.messages import Hello, decode_hello, encode
 from opmark.units import seconds
 from opmark.version import VERSION
 
@@ -53,15 +54,15 @@ _LINGER = 10.0
 """Seconds that rank 0 has to print what it found: a launcher ends all processes when one fails."""
 
 
-def serve_rank_zero(place: JobRank, cases: Sequence[Case], say: Say) -> int:
+def serve_rank_zero(place: JobRank, cases: Sequence[Case], say: Say, clocks: ClockLocks) -> int:
     """Do the part of a rank above 0: nothing, where one worker is enough for each case. Return the exit code."""
     if takes_ranks(cases):
-        return serve(place, command_id(cases), say)
+        return serve(place, command_id(cases), say, clocks)
     say(f"rank {place.rank} has nothing to do: these cases take one process, and rank 0 does them")
     return 0
 
 
-def serve(place: JobRank, command: str, say: Say) -> int:
+def serve(place: JobRank, command: str, say: Say, clocks: ClockLocks) -> int:
     """Return the exit code, which rank 0 decides. Raise UserError where rank 0 cannot be reached, or refuses."""
     secret = read_secret()
     try:
@@ -75,7 +76,7 @@ def serve(place: JobRank, command: str, say: Say) -> int:
     try:
         first_host = _greet(connection, place, command, secret)
         connection.stay_alive()
-        return _Agent(place, first_host, connection, say).run()
+        return _Agent(place, first_host, connection, say, clocks).run()
     finally:
         connection.close()
 
@@ -114,29 +115,38 @@ _Event = FromRankZero | _RankZeroLost | _WorkerClosed
 
 
 class _ForwardingInbox(queue.Queue[RankLine]):
-    """Sends the worker's lines to rank 0 at once; the end of the lines is an event for the agent."""
+    """Sends the worker's lines to rank 0 at once; the end of the lines is an event for the agent. The first line of a
+    worker, its hello, is sent once the clocks of its GPU are locked."""
 
-    def __init__(self, connection: RankConnection, events: queue.Queue[_Event]) -> None:
+    def __init__(self, connection: RankConnection, events: queue.Queue[_Event], clocks: ClockLocks) -> None:
         super().__init__()
         self._connection = connection
         self._events = events
+        self._clocks = clocks
+        self._greeted = 0
+        """The start whose hello was sent last."""
 
     def put(self, item: RankLine, block: bool = True, timeout: float | None = None) -> None:
         if item.line is None:
             self._events.put(_WorkerClosed(item.start))
             return
+        line = item.line
+        if item.start != self._greeted:
+            self._greeted, line = item.start, encode(self._clocks.lock(decode_hello(line)))
         with suppress(ConnectionLost):  # the agent learns of it itself
-            self._connection.send(WorkerLine(item.start, item.line.decode(errors="replace").rstrip("\n")))
+            self._connection.send(WorkerLine(item.start, line.decode(errors="replace").rstrip("\n")))
 
 
 class _Agent:
-    def __init__(self, place: JobRank, first_host: str, connection: RankConnection, say: Say) -> None:
+    def __init__(
+        self, place: JobRank, first_host: str, connection: RankConnection, say: Say, clocks: ClockLocks
+    ) -> None:
         self._name = f"rank {place.rank} on {platform.node()}"
         self._rank_zero = f"rank 0 on {first_host}"
         self._connection = connection
         self._say = say
         self._events: queue.Queue[_Event] = queue.Queue()
-        self._worker = LocalRank(place.rank, _ForwardingInbox(connection, self._events))
+        self._worker = LocalRank(place.rank, _ForwardingInbox(connection, self._events, clocks))
         self._process = 0
         self._death_reported = True
         """Whether nothing is left to say about the worker's end."""

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from opmark.errors import UserError
 from opmark.plugin import BackendInfo
 from opmark.runner import instruction_set
-from opmark.runner.ranks.rank_process import Inbox, RankProcess
+from opmark.runner.clocks import FACT
+from opmark.runner.ranks.rank_process import Inbox, LocalRank, RankProcess
 from opmark.runner.supervisor import StartAttempts, WorkerOptions
 from opmark.runner.worker_process import WorkerDied, record_of_death
 from opmark.schema import Environment, Record, Task
@@ -132,7 +133,7 @@ class RankGroup:
             self.close()
         elif record.status not in MEASURED:
             self._engine = ""  # it is not known which rank got how far: they join each other anew for the next task
-        return replace(record, environment=self._environment)
+        return self._options.clocks.check(replace(record, environment=self._environment), hello)
 
     def _start_once(self) -> Hello:
         try:
@@ -157,13 +158,16 @@ class RankGroup:
         try:
             for one in self._ranks:
                 one.start(self._info, self._threads, self._environ(one.rank), self._starts)
-            self._hellos = self._all_replies(
-                lambda rank, line: decode_hello(line), self._options.start_timeout, "starting"
-            )
+            self._hellos = self._all_replies(self._hello, self._options.start_timeout, "starting")
         except UserError as error:  # its interpreter is broken, or cannot be given what a worker needs
             raise WorkerDied("error", error.message) from None
         except OSError as error:  # so many processes or open files are not allowed
             raise WorkerDied("error", f"{len(self._ranks)} ranks cannot be started: {error.strerror}") from None
+
+    def _hello(self, rank: int, line: bytes) -> Hello:
+        """The hello of a rank with the clocks of its GPU locked; for a rank elsewhere, its own opmark locks them."""
+        hello = decode_hello(line)
+        return self._options.clocks.lock(hello) if isinstance(self._ranks[rank], LocalRank) else hello
 
     def _environ(self, rank: int) -> dict[str, str]:
         """The variables that torchrun would set, but for the address of the master, which `JoinGroup` tells."""
@@ -217,8 +221,14 @@ class RankGroup:
         """The environment of rank 0 and, once they have joined, who the others are."""
         facts = dict(self._hellos[0].environment.facts)
         if self._engine:
-            hosts = [hello.environment.facts.get("machine") for _, hello in sorted(self._hellos.items())]
+            others = [hello.environment.facts for _, hello in sorted(self._hellos.items())]
+            hosts = [own.get("machine") for own in others]
             facts |= {"ranks": len(self._ranks), "engine": self._engine, "hosts": hosts}
+            if "gpu_uuid" in facts:
+                facts["gpu_uuids"] = [own.get("gpu_uuid") for own in others]
+            clocks = [own.get(FACT) for own in others]
+            if len(set(clocks)) > 1:
+                facts[FACT] = clocks
         return Environment.of(facts)
 
     def _task_replies(self) -> tuple[dict[int, TaskReply], WorkerDied | None]:

@@ -87,7 +87,7 @@ def _window_size(sampler: Sampler, rule: Sampling, trials: Sequence[float]) -> i
     """Long calls get short windows: ten samples of a second each would be all warm-up."""
     chunk = sampler.chunk(rule)
     if chunk > 1 or not trials or trials[-1] <= 0:
-        return max(chunk, _WINDOW) if chunk == 1 else chunk
+        return min(chunk, _WINDOW) if chunk > 1 else _WINDOW
     return max(1, min(_WINDOW, int(rule.warmup_max / 4 / trials[-1])))
 
 

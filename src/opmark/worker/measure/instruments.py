@@ -19,6 +19,7 @@ from opmark.hardware.sensors import CpuSensors, last_level_bytes, nvml_sensors
 from opmark.plugin import Backend, BackendInfo, DeviceClock, Launch, MemoryProbe, Sensors, Timer
 from opmark.schema import Conditions, Memory, SensorReading
 from opmark.worker.measure.clock import fastest_call, host_timers
+from opmark.worker.measure.cupti import open_cupti
 
 READ = "read"
 """Says in the facts of an environment that sensors are read."""
@@ -45,6 +46,8 @@ class Instruments:
     cache_bytes: int | None
     smallest: Launch | None
     """A call that does next to nothing; None where the backend has none."""
+    why_no_cupti: str = ""
+    """Why an NVIDIA GPU is not timed by CUPTI's records, read by opmark itself."""
     long_tasks: int = 0
     """Tasks measured so far that a second timer could check: now and then it does."""
     _scratch: tuple[int, Launch] | None = None
@@ -53,14 +56,20 @@ class Instruments:
     @classmethod
     def of(cls, info: BackendInfo, backend: Backend, sensors: Sensors | None) -> Instruments:
         own = backend.timers()
+        # First of all this makes the context of a GPU, which its clock then finds.
+        smallest, clock, why = backend.overwrite(1), backend.device_clock(), ""
+        if info.device == "cuda" and (clock is None or clock.replaceable):
+            cupti, why = open_cupti(backend.synchronize, clock)
+            clock = cupti or clock
         return cls(
             timers=dict(own) if own else host_timers(backend.synchronize if backend.asynchronous else None),
-            clock=backend.device_clock(),
+            clock=clock,
             watch=ConditionsMonitor(sensors),
             # The pages of this process say nothing about the memory of a device.
             memory=backend.memory() or (ResidentPages() if info.device in ("cpu", "none") else None),
             cache_bytes=backend.cache_bytes() or (last_level_bytes() if info.device == "cpu" else None),
-            smallest=backend.overwrite(1),
+            smallest=smallest,
+            why_no_cupti=why,
         )
 
     @property

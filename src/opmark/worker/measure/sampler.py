@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from msgspec.structs import replace
 
 from opmark.errors import TimerFailed, Unsupported
-from opmark.plugin import Activity, DeviceClock, Launch, Timer
+from opmark.plugin import Activity, DeviceClock, Launch, Timer, Trace
 from opmark.schema import EFFORTS, Caution, CrossCheck, Kernel, Measurement, Sampling
 from opmark.units import percent, seconds
 from opmark.worker.measure.cache import LaunchSource
@@ -28,6 +28,8 @@ _MOST_TRACED = 50
 _FEWEST_TRACED = 5
 _QUEUE = 900
 _LONGEST_HOLD = 0.02
+# Where the device is let go when all calls are queued: seconds that this may take.
+_LONGEST_QUEUEING = 0.05
 # A burst of work this long leaves the clock where it was; after one the device rests as long as it has worked.
 _LONGEST_BURST = 0.02
 _SHORT_BURST = 0.005
@@ -163,34 +165,50 @@ class _OnDevice:
 
 
 class TraceSampler(_OnDevice):
-    """Samples device_time and device_span from the device's own record of every kernel."""
+    """Samples device_time and device_span, or unqueued_time, from the device's own record of every kernel."""
 
-    quantities: tuple[str, ...] = ("device_time", "device_span")
     traces = True
     calls = 1
     overhead = 0.0
     virtual = False
 
-    def __init__(self, clock: DeviceClock, supply: LaunchSource) -> None:
+    def __init__(
+        self, clock: DeviceClock, supply: LaunchSource, *, ahead: int = _QUEUE, wait: Launch | None = None
+    ) -> None:
+        """`ahead`: number of calls that the framework launches before it waits for one of them; 0 if every call waits
+        for its work. With `wait`, which waits for the device, each call finds it idle; else calls are queued."""
         self.supply = supply
+        self.quantities: tuple[str, ...] = ("unqueued_time",) if wait else ("device_time", "device_span")
         self.timer = clock.name
         self.lost = self.stray = 0
         self._clock = clock
+        self._most = max(1, ahead // (2 if supply.before else 1)) if ahead else _MOST_TRACED
         self._traced = _FEWEST_TRACED
+        self._queues = wait is None and ahead > 0
+        self._before = supply.before if wait is None else _one_after_the_other(supply.before, wait)
         self._hold = 0.0
         self._seen: list[list[Activity]] = []
 
     def prepare(self, rule: Sampling) -> tuple[TimeBudget, list[float]]:
         """A short trace says how many calls fit into the queue and how long the device has to be held meanwhile."""
         start = time.perf_counter()
-        trial = self._clock.trace(self.supply.some(_TRIAL), self.supply.before, 0.0)
+        gated = self._queues and self._clock.opens_gate
+        trial = self._trace(_TRIAL, _LONGEST_HOLD if gated else 0.0)
+        if gated and not trial.queued:  # a call that waits for the device, or one that loaded something first
+            trial = self._trace(_TRIAL, _LONGEST_HOLD)
         elapsed = time.perf_counter() - start
         if not any(trial.calls) and trial.lost:
             raise TimerFailed(f"{self.timer} lost the records of all {_TRIAL} calls of a trial")
         launches = max(1, *map(len, trial.calls)) + 2
-        self._traced = min(burst(max(map(busy, trial.calls))), max(_FEWEST_TRACED, _QUEUE // launches))
-        # The profiler makes launching about three times as slow.
-        self._hold = min(_LONGEST_HOLD, self._traced * 3 * launch_cost(self.supply))
+        fewest = 1 if gated else _FEWEST_TRACED
+        long = max(map(busy, trial.calls))
+        self._traced = min(burst(long, fewest), max(fewest, _QUEUE // launches), self._most)
+        if gated and rule.samples is None:  # a session costs little besides its records
+            self._traced = min(self._traced, rule.min_samples)
+        if gated:
+            self._hold = _LONGEST_QUEUEING if trial.queued else 0.0
+        elif self._queues:  # the profiler makes launching about three times as slow
+            self._hold = min(_LONGEST_HOLD, self._traced * 3 * launch_cost(self.supply))
         return TimeBudget(2 * _TRIAL, elapsed), []
 
     def chunk(self, rule: Sampling) -> int:
@@ -198,19 +216,32 @@ class TraceSampler(_OnDevice):
 
     def take(self, count: int) -> SampleRows:
         start = time.perf_counter()
-        trace = self._clock.trace(self.supply.some(count), self.supply.before, self._hold)
+        trace = self._trace(count, self._hold)
         self.lost += trace.lost
         self.stray += trace.stray
         self._seen = trace.calls
         # Without a record of its own a call that launched nothing took no time; one with lost records is no sample.
-        rows: list[tuple[float, ...]] = [(busy(c), span(c)) for c in trace.calls if c or not trace.lost]
-        if not rows:
+        complete = [call for call in trace.calls if call or not trace.lost]
+        if not complete:
             raise TimerFailed(f"{self.timer} lost the records of all {count} calls")
+        rows: list[tuple[float, ...]] = [(busy(c), span(c))[: len(self.quantities)] for c in complete]
         rest(sum(row[0] for row in rows))
         return SampleRows(rows, time.perf_counter() - start)
 
     def kernels(self) -> tuple[Kernel, ...]:
         return profile_of(self._seen)
+
+    def _trace(self, count: int, hold: float) -> Trace:
+        return self._clock.trace(self.supply.some(count), self._before, hold)
+
+
+def _one_after_the_other(before: Launch | None, wait: Launch) -> Launch:
+    def prepare_call() -> None:
+        if before:
+            before()
+        wait()
+
+    return prepare_call
 
 
 class EventSampler:
@@ -287,9 +318,9 @@ class GraphSampler(_OnDevice):
         return ()
 
 
-def burst(seconds: float) -> int:
+def burst(seconds: float, fewest: int = _FEWEST_TRACED) -> int:
     """Number of calls of that length to make at once."""
-    return max(_FEWEST_TRACED, min(_MOST_TRACED, int(_LONGEST_BURST / max(seconds, 1e-9))))
+    return max(fewest, min(_MOST_TRACED, int(_LONGEST_BURST / max(seconds, 1e-9))))
 
 
 def rest(worked: float) -> None:

@@ -56,6 +56,8 @@ def cautions(observed: Observed) -> tuple[Caution, ...]:
 
 
 def _check_preemption(observed: Observed) -> Iterator[Caution]:
+    if observed.traces:  # the device's own times do not depend on who has the core
+        return
     switches = observed.conditions.switches
     # Threads that hand over to each other do it faster than the scheduler.
     lasting = observed.elapsed / len(observed.samples) >= SCHEDULER_TURN

@@ -173,8 +173,11 @@ def compare_outputs(
     if numbers is not None:
         numbers += compute_numerics(outputs, expected, dtypes)
     relative, typical = (factor * bound for bound in bounds(operator, params))
+    dtype = _coarsest_dtype(operator, params)
     absolute = typical * operator.tolerance.magnitude(params)
-    each = operator.tolerance.output_bounds(_coarsest_dtype(operator, params), params)
+    if relative and is_float(dtype):  # numbers near zero are rounded to a step that does not shrink with them
+        absolute += factor * smallest_spacing(dtype) / 2
+    each = operator.tolerance.output_bounds(dtype, params)
     return compare_arrays(
         outputs, expected, relative, absolute, [factor * one for one in each] if each else typical, positions
     )
@@ -293,7 +296,8 @@ def output_arrays(operator: Operator, params: Params, outputs: tuple[Any, ...], 
     """The arrays that the operator makes of its outputs for comparison; outputs that it cannot read are wrong."""
     assert operator.observe is not None
     try:
-        return as_tuple(operator.observe(params, outputs if len(outputs) > 1 else outputs[0], **arrays))
+        given = {name: arrays[name] for name in operator.observed_inputs(arrays)}
+        return as_tuple(operator.observe(params, outputs if len(outputs) > 1 else outputs[0], **given))
     except (IndexError, TypeError, ValueError) as error:
         raise WrongResult(f"the outputs make no sense: {type(error).__name__}: {error}") from None
 
@@ -442,11 +446,13 @@ def _recheck(
         return f"not done: other data needs {count_bytes(need)}, {count_bytes(free)} are free"
     if changed:  # the timed calls have changed the inputs many times
         refill(params, task, operator, backend, prepared, variant=0)
+    plan = plan_second_sample(operator, params) if task.case.phase == "forward" and not drawn else None
+    part = _observed_part(operator, task, plan)
     if not drawn:
-        arrays = input_arrays(operator, params, prepared.inputs, backend) if _observes(operator, task) else None
+        arrays = _observed_inputs(operator, params, prepared.inputs, backend, part)
         refuse_unsteady(
             prepared.launch,
-            lambda native: _comparable(as_tuple(native), params, operator, backend, arrays, LOOKED_AT_ELEMENTS),
+            lambda native: _comparable(as_tuple(native), params, operator, backend, arrays, LOOKED_AT_ELEMENTS, part),
             lambda found, first: compare_outputs(operator, params, found, first, factor=_TWICE),
             seconds,
             keep=free is None or _BURST_ROOM * need <= free,
@@ -454,9 +460,9 @@ def _recheck(
         )
         if changed:
             refill(params, task, operator, backend, prepared, variant=0)
-    before = _call_for_comparison(prepared, prepared.launch, params, operator, backend, task, poison=True)
+    before = _call_for_comparison(prepared, prepared.launch, params, operator, backend, task, part, poison=True)
     if drawn and task.case.phase != "backward":  # which walks the graph of one draw
-        again = _call_for_comparison(prepared, prepared.launch, params, operator, backend, task, poison=True)
+        again = _call_for_comparison(prepared, prepared.launch, params, operator, backend, task, part, poison=True)
         if _equal(again, before):
             raise WrongResult("two calls on the same data draw the same: the result is the same to the last bit")
     if task.case.phase != "backward":  # whose graph has kept what it needs of the inputs
@@ -464,17 +470,16 @@ def _recheck(
         keep_ends = not (changed or operator.view or operator.trivial(params))
         refill(params, task, operator, backend, prepared, variant=1, keep_ends=keep_ends)
     inputs = _input_samples(prepared, backend)
-    plan = plan_second_sample(operator, params) if task.case.phase == "forward" and not drawn else None
     other = prepared  # a second call of the same launch, where the reference says whether it is right
     if plan is None:
         other = bind(params, task, operator, implementation, backend, prepared.inputs, variant=1)
         for target, source in zip(prepared.seeds, other.seeds, strict=True):
             if target is not None:
                 backend.copy_into(target, source)
-    expected = before if drawn else _call_for_comparison(prepared, other.launch, params, operator, backend, task)
+    expected = before if drawn else _call_for_comparison(prepared, other.launch, params, operator, backend, task, part)
     if changed:
         refill(params, task, operator, backend, prepared, variant=1)
-    found = _call_for_comparison(prepared, prepared.launch, params, operator, backend, task)
+    found = _call_for_comparison(prepared, prepared.launch, params, operator, backend, task, part)
     refuse_changed_inputs(inputs, _input_samples(prepared, backend), operator.mutates)
     try:
         _check_all_written(found, before)
@@ -529,22 +534,39 @@ def _call_for_comparison(
     operator: Operator,
     backend: Backend,
     task: Task,
+    part: Part | None,
     *,
     poison: bool = False,
 ) -> tuple[Any, ...]:
     """Call once, and return the arrays to compare. With `poison`, the outputs are overwritten afterwards."""
-    arrays = input_arrays(operator, params, prepared.inputs, backend) if _observes(operator, task) else None
+    arrays = _observed_inputs(operator, params, prepared.inputs, backend, part)
     native = as_tuple(launch())
-    compared = _comparable(native, params, operator, backend, arrays, MAX_RECHECKED_ELEMENTS)
+    compared = _comparable(native, params, operator, backend, arrays, MAX_RECHECKED_ELEMENTS, part)
     if poison:
         for output in native:
             backend.poison(output)
     return compared
 
 
-def _observes(operator: Operator, task: Task) -> bool:
-    """Whether the operator says what of its outputs can be compared. Draws are never the same."""
-    return operator.observe is not None and task.case.phase == "forward" and operator.result != "random"
+def _observed_part(operator: Operator, task: Task, plan: SamplePlan | None) -> Part | None:
+    """The part of a case of which the operator says what can be compared; None where it says nothing, or where that
+    would take too long: then outputs are compared as they are. Draws are never the same."""
+    if operator.observe is None or task.case.phase != "forward" or operator.result == "random":
+        return None
+    if plan is None:
+        return None if too_large(operator, task.case.params) else ALL
+    return plan.draw(task.case.params)
+
+
+def _observed_inputs(
+    operator: Operator, params: Params, inputs: Mapping[str, Any], backend: Backend, part: Part | None
+) -> dict[str, Any] | None:
+    """The inputs that the operator looks at when it says what can be compared."""
+    if part is None:
+        return None
+    return input_arrays(
+        operator, params, {name: inputs[name] for name in operator.observed_inputs(inputs)}, backend, part
+    )
 
 
 def _comparable(
@@ -554,12 +576,14 @@ def _comparable(
     backend: Backend,
     arrays: Mapping[str, Any] | None,
     most: int,
+    part: Part | None,
 ) -> tuple[Any, ...]:
-    """The arrays to compare: what the operator makes of its outputs and of its inputs `arrays`, where there are any,
+    """The arrays to compare: what the operator makes of a part of its outputs and of the inputs `arrays` of that part,
     else so many elements of each output."""
-    if arrays is None:
+    if arrays is None or part is None:
         return tuple(backend.sample(output, most) for output in native)
-    return as_tuple(output_arrays(operator, params, tuple(map(backend.to_numpy, native)), arrays))
+    outputs = tuple(_take_output(part, params, i, output, backend) for i, output in enumerate(native))
+    return as_tuple(output_arrays(operator, part.params(operator, params), outputs, arrays))
 
 
 def _input_samples(prepared: PreparedLaunch, backend: Backend) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from opmark.errors import UnknownName, UserError
 from opmark.interop.opperf.operators import CATEGORIES, NO_COUNTERPART, OPERATORS
 from opmark.interop.opperf.performance import default_inputs, has_backward
 from opmark.interop.opperf.utils import refuse_import
-from opmark.runner.probe import probe
+from opmark.runner.survey import survey
 
 _CATEGORIES = {
     "get_all_unary_operators": "unary",
@@ -82,6 +82,6 @@ def get_operators_with_no_benchmark(operators_with_benchmark: Iterable[str]) -> 
 
 
 def get_current_runtime_features() -> dict[str, dict[str, str]]:
-    """Return the backends by name, with a check mark if they run here, in place of MXNet's compile flags."""
-    marks = {found.name.upper(): "✖" if found.reason else "✔" for found in probe()}
+    """Return the backends by name, with a check mark if they are installed, in place of MXNet's compile flags."""
+    marks = {found.name.upper(): "✖" if found.reason else "✔" for found in survey()}
     return {"runtime_features": {name: f"{mark} {name}" for name, mark in sorted(marks.items())}}

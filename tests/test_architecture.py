@@ -46,9 +46,10 @@ ALLOWED: dict[str, frozenset[str]] = {
     "analysis": CORE | {"store"},
     "report": CORE | {"store", "analysis"},
     "models": CORE,
-    "api": BELOW_API | {"models"},
+    "traces": CORE | {"models"},
+    "api": BELOW_API | {"models", "traces"},
     "dashboard": CORE | {"store", "analysis", "report", "api"},
-    "interop": BELOW_API | {"api"},
+    "interop": BELOW_API | {"traces", "api"},
     "cli": GROUND | {"plugin", "report", "api", "dashboard"},
     "__init__": frozenset({"_moved", "errors", "version", "schema", "api", "dashboard"}),
     "__main__": frozenset({"cli"}),
@@ -72,7 +73,7 @@ WORKER_ONLY = {
     *(SOURCE / "models" / "keras_networks").glob("*.py"),
     *(
         path
-        for path in (SOURCE / "models").glob("*.py")
+        for path in (*(SOURCE / "models").glob("*.py"), *(SOURCE / "traces").glob("*.py"))
         if any(
             found.startswith(("import torch", "from torch", "import onnx", "from onnx", "import jax", "from jax"))
             for found in path.read_text().splitlines()

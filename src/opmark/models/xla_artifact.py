@@ -102,7 +102,7 @@ def read_member(path: Path, name: str) -> bytes:
 
 
 class LoadedProgram:
-    """A launch of an executable that was loaded from a file."""
+    """A launch of an executable that was loaded from a file. The backend waits for what it returns."""
 
     def __init__(self, executable: Any, slots: tuple[TensorSlot, ...], compilation: Compilation) -> None:
         self._execute: Callable[..., Any] = executable.execute
@@ -110,10 +110,7 @@ class LoadedProgram:
         self.compilation = compilation
 
     def __call__(self) -> Any:
-        found = tuple(self._execute([slot.value for slot in self._slots]))
-        for one in found:
-            one.block_until_ready()
-        return found
+        return tuple(self._execute([slot.value for slot in self._slots]))
 
 
 def build_jax(source: XlaSource, params: Params, **given: Any) -> LoadedProgram:

@@ -85,14 +85,15 @@ class CompiledProgram:
 
 
 class FinishedCall:
-    """A launch of a callable, whose result is waited for or kept."""
+    """A launch of a callable or of a loaded executable, whose result is waited for or kept."""
 
-    __slots__ = ("_call", "_finish", "leaves")
+    __slots__ = ("_call", "_finish", "compilation", "leaves")
 
     def __init__(self, call: Launch, finish: Callable[[Any], Any]) -> None:
         self._call = call
         self._finish = finish
         self.leaves = getattr(call, "leaves", ())
+        self.compilation = getattr(call, "compilation", None)
 
     def __call__(self) -> Any:
         return self._finish(self._call())

@@ -1,4 +1,4 @@
-"""Trace: the calls of a program in the order in which they began, whatever file they were read from.
+"""ProgramTrace: the calls of a program in the order in which they began, whatever file they were read from.
 
 Times are in seconds. No framework is imported here.
 """
@@ -27,7 +27,7 @@ class TensorRef(Struct, frozen=True):
 
     shape: tuple[int, ...]
     dtype: str
-    """torch's name of the element type: `float32`. A name that is not in schema.tensor.DTYPES is kept as the file has it."""
+    """torch's name of the element type: `float32`. A type that opmark does not know is kept as the file has it."""
     device: str = ""
     """As recorded: `cpu`, `cuda:0`; empty where the file does not say."""
     tensor: int = 0
@@ -56,13 +56,13 @@ Value: TypeAlias = Any
 """TensorRef, OpaqueValue, None, bool, int, float, str, or a list of these."""
 
 
-class Collective(Struct, frozen=True):
+class TraceCollective(Struct, frozen=True):
     """Communication of one rank with its group."""
 
     name: str
-    """As the catalogue names it: `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`, `send`, `recv`, `barrier`, ..."""
+    """As the catalogue names it: `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`, `barrier`."""
     group: str = ""
-    """Name of the process group; a key of Trace.groups where the file describes it."""
+    """Name of the process group; a key of ProgramTrace.groups where the file describes it."""
     group_size: int | None = None
     dtype: str = ""
     in_elements: int | None = None
@@ -74,7 +74,7 @@ class Collective(Struct, frozen=True):
     is_async: bool = False
 
 
-class ProcessGroup(Struct, frozen=True):
+class TraceGroup(Struct, frozen=True):
     name: str
     ranks: tuple[int, ...] = ()
     backend: str = ""
@@ -100,12 +100,12 @@ class TraceNode(Struct):
     """Summed time of the kernels that it launched, itself or through what it called."""
     stream: int | None = None
     """Stream of the device that its kernels ran on."""
-    collective: Collective | None = None
+    collective: TraceCollective | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
     """What else the file says: rf_id, seq_id, fw_parent, scope, kernel_file, kernel_backend."""
 
 
-class Trace(Struct, dict=True):
+class ProgramTrace(Struct, dict=True):
     source: str
     """Path of the file."""
     format: str
@@ -114,7 +114,7 @@ class Trace(Struct, dict=True):
     """In the order in which they began."""
     rank: int | None = None
     world_size: int | None = None
-    groups: dict[str, ProcessGroup] = field(default_factory=dict)
+    groups: dict[str, TraceGroup] = field(default_factory=dict)
     problems: list[ImportProblem] = field(default_factory=list)
     """Parts of the file that could not be read, each with its place."""
 

@@ -27,6 +27,8 @@ _SHORTEST_BATCH = 10
 _LARGE = 1.645
 """How many standard errors a correlation has to be above 0 to count, so that chance does not widen intervals."""
 _MOST_CARRIED = 0.98
+_PHASES = 0.9
+"""Percentile that shows slow phases. Above a higher one there are too few samples to see that they come together."""
 _NEGLIGIBLE = 12
 """Standard deviations beyond which a binomial distribution has nothing."""
 
@@ -58,7 +60,11 @@ def estimate_percentile(runs: Sequence[Sequence[float]], share: float, name: str
     if count < needed:
         return Estimate(None, reason=f"{name} needs at least {needed} samples, there are {count}")
     value = ordered[max(0, math.ceil(share * count) - 1)]
-    worth = count / _inflation_above(runs, value, 1 - share)
+    inflation = _inflation_above(runs, value, 1 - share)
+    if share > _PHASES:
+        phases = ordered[math.ceil(_PHASES * count) - 1]
+        inflation = max(inflation, _inflation_above(runs, phases, 1 - _PHASES))
+    worth = count / inflation
     if worth < needed:
         return Estimate(
             None,

@@ -160,6 +160,14 @@ def test_the_last_of_several_runs_sets_the_clocks_back(driver: Driver, start: St
     assert [call[0] for call in driver.calls].count("SetGpuLockedClocks") == 1
 
 
+def test_clocks_are_set_back_also_where_the_folder_of_leases_is_gone(driver: Driver, start: Start) -> None:
+    guard = start()
+    guard.lock()
+    shutil.rmtree(lease_folder())
+    assert guard.end() == ""
+    assert driver.locked is None
+
+
 def test_runs_on_two_gpus_do_not_touch_each_other(driver: Driver, start: Start) -> None:
     driver.set(OTHER, tdp=1300)
     first, second = start(), start()

@@ -75,12 +75,12 @@ class FakeGpu:
         self.number += 1
         self._run(name, round(seconds * 1e9), stream, kind, self.number)
 
-    def graph(self, *kernels: tuple[str, float], stream: int = 7) -> None:
-        """Launch several kernels by one call."""
+    def graph(self, *kernels: tuple[str, float] | tuple[str, float, int]) -> None:
+        """Launch several kernels by one call: name, seconds and, where the graph has branches, the stream of each."""
         self.now += LAUNCH
         self.number += 1
-        for name, seconds in kernels:
-            self._run(name, round(seconds * 1e9), stream, Kind.CONCURRENT_KERNEL, self.number)
+        for name, seconds, *streams in kernels:
+            self._run(name, round(seconds * 1e9), (streams or [7])[0], Kind.CONCURRENT_KERNEL, self.number)
 
     def synchronize(self) -> None:
         self._open_in_time()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from opmark.errors import Unsupported
-from opmark.frameworks.null.backend import VARIABLE, NullBackend, NullDevice, NullLaunch
+from opmark.frameworks.null.backend import VARIABLE, NullBackend, NullDevice, NullDeviceClock, NullLaunch
 from opmark.frameworks.numpy.backend import NumpyBackend
-from opmark.plugin import Backend, Implementation
+from opmark.plugin import Activity, Backend, Implementation, Launch, Trace
 from opmark.plugin.registry import backend, implementations, operator
 from opmark.runner.plan import settings_for
 from opmark.schema import MODES, Case, Measurement, Record, Settings, Task
@@ -525,3 +525,17 @@ def test_a_launch_on_a_virtual_clock_takes_the_time_that_it_says() -> None:
     assert isinstance(work.prepared.launch, NullLaunch)
     (measurement,) = work.run()
     assert median(measurement.samples) / work.prepared.launch.seconds == pytest.approx(1, rel=0.02)
+
+
+@pytest.mark.parametrize(("span", "gaps"), [(2.05e-6, False), (9e-6, True)])
+def test_a_span_with_launches_in_it_is_a_caution_where_calls_cannot_be_queued(
+    drill: Drill, monkeypatch: pytest.MonkeyPatch, span: float, gaps: bool
+) -> None:
+    def trace(self: NullDeviceClock, launches: Sequence[Launch], before: Launch | None, hold: float) -> Trace:
+        return Trace([[Activity("a", 0.0, 1e-6), Activity("b", span - 1e-6, span)] for _ in launches], queued=False)
+
+    monkeypatch.setattr(NullDeviceClock, "trace", trace)
+    monkeypatch.setattr(NullDeviceClock, "opens_gate", True)
+    found, _ = drill(quantity=["device_time", "device_span"], cache=["warm"])
+    assert ("launch-gaps" in codes(found["device_span", "warm"])) is gaps
+    assert "launch-gaps" not in codes(found["device_time", "warm"])

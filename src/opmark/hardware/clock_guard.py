@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,9 @@ class ClockGuard:
     def release(self) -> None:
         """Set back the clocks of each GPU that no other guard has a lease of."""
         for uuid, (handle, descriptor) in self._held.items():
-            with _exclusive(self._folder):
+            with ExitStack() as stack:
+                with suppress(OSError):  # somebody has removed the folder: the clocks have to be set back all the same
+                    stack.enter_context(_exclusive(self._folder))
                 # Where another guard holds a lease, the kernel takes this one away and says no: it is left to the last.
                 if _try_lock(descriptor):
                     try:
@@ -224,15 +226,16 @@ def lease_folder() -> Path:
 
 def lease_state(uuid: str) -> tuple[LockedClocks | None, bool]:
     """Return (the lease of a GPU, if it has one; whether a guard holds it)."""
-    path = lease_folder() / uuid
-    if fcntl is None or not path.exists():
+    folder = lease_folder()
+    if fcntl is None or not os.access(folder / uuid, os.R_OK | os.W_OK):
         return None, False
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        found = _read_lease(descriptor)
-        return found, found is not None and not _try_lock(descriptor)
-    finally:
-        os.close(descriptor)
+    with _exclusive(folder):  # a guard that came meanwhile would take this look for a lease
+        descriptor = _open_lease(folder, uuid)
+        try:
+            found = _read_lease(descriptor)
+            return found, found is not None and not _try_lock(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _open_lease(folder: Path, name: str) -> int:

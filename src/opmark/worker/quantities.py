@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from msgspec.structs import replace
@@ -47,6 +48,7 @@ class TaskMeasurement:
     def run(self) -> tuple[Measurement, ...]:
         """The measurements in the order of the quantities. Raise Unsupported where there is none of them."""
         if self.task.settings.load:
+            self._detach_clock()
             return (self._measure_load(self.task.settings.load),)
         chosen = self._choose_quantities()
         found: list[Measurement] = []
@@ -56,8 +58,7 @@ class TaskMeasurement:
                 # The device's clock has to recover from the load before; long loads come last.
                 self.instruments.watch.recover()
                 found += self._measure_on_device(on_device, cache)
-        if self.instruments.clock:
-            self.instruments.clock.detach()
+        self._detach_clock()
         for quantity, cache in chosen:
             if QUANTITIES[quantity].on != "device":
                 found += self._measure_on_host(quantity, cache)
@@ -65,6 +66,11 @@ class TaskMeasurement:
             raise Unsupported("; ".join(self.notes) or "there is nothing to measure")
         order = list(QUANTITIES)
         return tuple(sorted(found, key=lambda m: (order.index(m.quantity), CACHES.index(m.cache))))
+
+    def _detach_clock(self) -> None:
+        """Take what slows launches down out of the process; a task that failed before may have left it there."""
+        if self.instruments.clock:
+            self.instruments.clock.detach()
 
     def _measure_load(self, load: Load) -> Measurement:
         """Measure requests of clients to the one model that is loaded, each with inputs of its own."""
@@ -166,12 +172,14 @@ class TaskMeasurement:
         if chosen := clock.find(timer):
             try:
                 ahead = self.backend.calls_ahead if self.backend.asynchronous else 0
-                found = self._sample(TraceSampler(chosen, supply, ahead=ahead))
+                traced = TraceSampler(chosen, supply, ahead=ahead)
+                found = self._sample(traced)
             except TimerFailed as failure:
                 self.notes.append(
                     f"device_time {cache}: {failure.message}; device_span then comes from events or a graph"
                 )
             else:
+                found = found if traced.queues else _mark_launch_gaps(found)
                 return self._cross_check(clock, found) if cache == "warm" and self._needs_cross_check(found) else found
         elif "device_time" in self.task.settings.quantities or timer not in _OTHER_TIMERS:
             has = "tells only device_span" if timer in _OTHER_TIMERS else f"is not what this device has ({clock.name})"
@@ -179,8 +187,13 @@ class TaskMeasurement:
         return self._measure_without_profiler(clock, supply, timer)
 
     def _measure_unqueued(self, clock: DeviceClock, supply: LaunchSource) -> list[Measurement]:
+        timer = self.task.settings.timer
+        chosen = clock.find(timer)
+        if chosen is None:
+            self.notes.append(f"unqueued_time {supply.cache}: {timer} does not tell it")
+            return []
         try:
-            return self._sample(TraceSampler(clock, supply, wait=self.backend.synchronize))
+            return self._sample(TraceSampler(chosen, supply, wait=self.backend.synchronize))
         except TimerFailed as failure:
             self.notes.append(f"unqueued_time {supply.cache}: {failure.message}")
             return []
@@ -265,6 +278,21 @@ def _mark_coarse(measurement: Measurement) -> Measurement:
         "take it for an upper bound; the profiler would tell it exactly",
     )
     return replace(measurement, cautions=(*measurement.cautions, caution))
+
+
+def _mark_launch_gaps(found: list[Measurement]) -> list[Measurement]:
+    """Return the measurements with a caution for a span that is longer than the work in it, of calls that could not be
+    queued."""
+    medians = {m.quantity: median(m.samples) for m in found}
+    if medians["device_span"] <= (1 + sampler.AGREE) * medians["device_time"]:
+        return found
+    caution = Caution(
+        "launch-gaps",
+        f"the call waits for the device, so that calls could not be queued: of {seconds(medians['device_span'])} the "
+        f"device works {seconds(medians['device_time'])}, and may have waited for launches in the rest",
+        "device_time has no gaps",
+    )
+    return [replace(m, cautions=(*m.cautions, caution)) if m.quantity == "device_span" else m for m in found]
 
 
 def quantities_for(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -127,6 +128,29 @@ def test_a_tensor_that_would_not_fit_is_not_made() -> None:
     assert samples._make_bounded_tensor((3, 4), device="cpu", dtype=torch.float32).shape == (3, 4)
 
 
+@pytest.mark.parametrize("name", ["exp", "cat", "nn.functional.conv1d", "cross", "linalg.svd", "bernoulli"])
+def test_what_was_found_once_is_made_again_the_same(name: str) -> None:
+    """The second call of a process makes fewer samples, and does not run the operator."""
+    first, second = call(name, "auto", enlarged=True), call(name, "auto", enlarged=True)
+    assert first.described == second.described
+    for one, other in zip(first.reads, second.reads, strict=True):
+        assert one is not other
+        assert torch.equal(one, other)
+
+
+def test_seeding_does_not_note_the_stack_for_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.manual_seed does, before each of hundreds of samples."""
+    from torch.testing._internal import common_utils
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("the stack is noted")
+
+    before = common_utils.set_rng_seed
+    monkeypatch.setattr(traceback, "format_stack", refuse)
+    assert call("cat", "auto", enlarged=True).reads
+    assert common_utils.set_rng_seed is before
+
+
 # A longer first axis, with made-up entries, because those of the database may change with torch.
 
 
@@ -143,7 +167,15 @@ class Made:
 
 
 def repeated(op: Any, *args: Any, **kwargs: Any) -> Arguments | None:
-    return samples._by_repeating(Made(op, *args, **kwargs), "cpu", torch.float32)
+    """The arguments that were found; they can be made again."""
+    entry = Made(op, *args, **kwargs)
+    found = samples._by_repeating(entry, "cpu", torch.float32)
+    if found is None:
+        return None
+    arguments, make = found
+    again = make(entry, "cpu", torch.float32)
+    assert all(torch.equal(a, b) for a, b in zip(arguments.tensors(), again.tensors(), strict=True))
+    return arguments
 
 
 def test_the_batch_is_made_longer_until_it_is_work() -> None:

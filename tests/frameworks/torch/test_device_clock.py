@@ -20,6 +20,7 @@ from opmark.errors import TimerFailed, WrongResult
 from opmark.frameworks.torch import device_clock
 from opmark.frameworks.torch.device_clock import CudaClock, _by_call, poison
 from opmark.plugin import Activity, Trace
+from opmark.worker.measure.sampler import busy, span
 
 TODAY = 1_790_000_000 * 10**9
 """Nanoseconds since 1970, as the profiler counts."""
@@ -261,6 +262,40 @@ def test_one_launch_of_a_graph_is_all_its_kernels() -> None:
     assert _names(trace) == [["a", "b", "a"]]
     assert _nanoseconds(trace.calls[0]) == [10, 20, 10]
     assert (trace.lost, trace.stray) == (0, 0)
+
+
+@pytest.mark.parametrize("graph", ["cudaGraphLaunch", "hipGraphLaunch"])
+def test_branches_of_a_graph_overlap_in_the_span_and_add_up_in_the_time(graph: str) -> None:
+    kernels = [("root", 500, 600), ("left", 600, 900), ("right", 600, 800), ("end", 900, 950)]
+    (call,) = Record().mark(CALL, 0, 100).launch(10, *kernels, by=graph).trace().calls
+    assert busy(call) == pytest.approx(650e-9)
+    assert span(call) == pytest.approx(450e-9)
+
+
+@pytest.mark.parametrize(("vendor", "launch"), [("cuda", "cudaLaunchKernel"), ("hip", "hipLaunchKernel")])
+def test_work_on_two_streams_overlaps_in_the_span_and_adds_up_in_the_time(vendor: str, launch: str) -> None:
+    record = Record().mark(CALL, 0, 100).mark(CALL, 200, 300)
+    record.launch(10, ("a", 500, 900), by=launch).launch(20, ("b", 600, 800), by=launch)
+    record.launch(210, ("a", 900, 1300), by=launch).launch(220, ("copy", 800, 950), by=f"{vendor}MemcpyAsync")
+    first, second = record.trace().calls
+    assert (busy(first), span(first)) == (pytest.approx(600e-9), pytest.approx(400e-9))
+    assert (busy(second), span(second)) == (pytest.approx(550e-9), pytest.approx(500e-9))
+
+
+@pytest.mark.parametrize(
+    ("cuda", "hip", "name", "replaceable"),
+    [("13.0", None, "torch-profiler", True), (None, "6.4.4", "roctracer", False)],
+)
+def test_on_an_amd_gpu_the_records_are_those_of_its_own_runtime(
+    cuda: str | None, hip: str | None, name: str, replaceable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUPTI knows nothing of such a GPU, and must not be asked."""
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.version, "hip", hip)
+    clock = CudaClock()
+    assert (clock.name, clock.replaceable) == (name, replaceable)
+    assert clock.find(name) is clock.find("") is clock
+    assert clock.find("cupti") is None
 
 
 @pytest.mark.parametrize("duration", [1, 3, 32, 901])

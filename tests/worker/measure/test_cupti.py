@@ -63,6 +63,28 @@ def test_copies_and_fills_of_a_call_count(gpu: FakeGpu, clock: CuptiClock) -> No
 def test_kernels_of_one_graph_belong_to_its_call(gpu: FakeGpu, clock: CuptiClock) -> None:
     trace = clock.trace([lambda: gpu.graph(("a", 1e-6), ("b", 2e-6))] * 2, None, 0.0)
     assert names(trace) == [["a", "b"], ["a", "b"]]
+    assert [busy(call) for call in trace.calls] == [pytest.approx(3e-6)] * 2
+
+
+def test_branches_of_a_graph_overlap_in_the_span_and_add_up_in_the_time(gpu: FakeGpu, clock: CuptiClock) -> None:
+    def branches() -> None:
+        gpu.graph(("root", 100e-6, 7), ("left", 300e-6, 8), ("right", 200e-6, 9), ("right again", 50e-6, 9))
+
+    (call,) = clock.trace([branches], None, 0.01).calls
+    assert busy(call) == pytest.approx(650e-6)
+    assert span(call) == pytest.approx(300e-6)
+
+
+def test_calls_that_overlap_each_other_keep_their_own_spans(gpu: FakeGpu, clock: CuptiClock) -> None:
+    """The second call begins on its first stream while the other stream still works for the first call."""
+
+    def both() -> None:
+        gpu.launch("short", 100e-6, stream=8)
+        gpu.launch("long", 300e-6, stream=9)
+
+    first, second = clock.trace([both] * 2, None, 0.01).calls
+    assert (busy(first), busy(second)) == (pytest.approx(400e-6), pytest.approx(400e-6))
+    assert (span(first), span(second)) == (pytest.approx(300e-6), pytest.approx(500e-6))
 
 
 def test_work_on_two_streams_overlaps_in_the_span_and_adds_up_in_the_time(gpu: FakeGpu, clock: CuptiClock) -> None:
@@ -110,6 +132,25 @@ def test_work_outside_of_calls_is_stray(gpu: FakeGpu, clock: CuptiClock) -> None
     late = CuptiClock(gpu.cupti, gpu.driver, synchronize, None)
     trace = late.trace([call, call], None, 0.0)
     assert (trace.calls, trace.stray) == ([[], []], 2)
+
+
+def test_work_that_a_call_leaves_to_a_thread_is_stray_where_the_harness_runs_something(
+    gpu: FakeGpu, clock: CuptiClock
+) -> None:
+    """It is launched after the call has returned, beside what the harness does before the next one."""
+    left: list[str] = []
+
+    def call() -> None:
+        gpu.launch()
+        left.append("late")
+
+    def overwrite() -> None:
+        gpu.launch("flush", 1e-3)
+        while left:
+            gpu.launch(left.pop())
+
+    trace = clock.trace([call, call, gpu.launch], overwrite, 0.01)
+    assert (names(trace), trace.stray) == ([["kernel"]] * 3, 2)
 
 
 def test_records_that_were_dropped_are_noticed(gpu: FakeGpu, clock: CuptiClock) -> None:
@@ -229,6 +270,7 @@ def test_it_is_opened_where_it_can_be_read(gpu: FakeGpu, monkeypatch: pytest.Mon
     assert not why
     gpu.silent = True
     assert open_cupti(gpu.synchronize, None) == (None, "CUPTI recorded 0 of 2 marks of calls")
+    assert gpu.calls.count("finalize") == 2  # launches are as fast as before, whether it can be read or not
 
 
 @pytest.mark.parametrize(

@@ -348,8 +348,10 @@ class Gated(NullDeviceClock):
 
     opens_gate = True
 
-    def __init__(self, *, waits: bool = False) -> None:
+    def __init__(self, *, waits: bool = False, most: int = 1000) -> None:
+        """`most`: calls that can be launched while the device is held."""
         self.waits = waits
+        self.most = most
         self.seen: list[tuple[int, float]] = []
         """Calls and limit of each trace."""
 
@@ -360,7 +362,7 @@ class Gated(NullDeviceClock):
                 before()
             launch()
         calls = [[Activity("kernel", 0.0, 1e-6)] for _ in launches]
-        return Trace(calls, queued=not self.waits)
+        return Trace(calls, queued=not self.waits and len(launches) <= self.most)
 
 
 def test_a_device_that_is_let_go_is_held_in_the_trial_too(now: Any) -> None:
@@ -379,6 +381,28 @@ def test_calls_that_wait_for_the_device_are_not_held(now: Any) -> None:
     found.prepare(QUICK)
     found.take(4)
     assert [limit > 0 for _, limit in clock.seen] == [True, True, False]
+
+    assert not found.queues
+
+
+def test_fewer_calls_are_made_at_once_where_launching_takes_longer_than_the_device_is_held(now: Any) -> None:
+    clock = Gated(most=6)
+    found = TraceSampler(clock, warm(nothing))
+    found.prepare(QUICK)
+    assert len(found.take(20).rows) == 5
+    assert found.queues
+    assert found.chunk(QUICK) == 5
+    assert [calls for calls, _ in clock.seen] == [3, 20, 10, 5]
+
+
+def test_a_call_that_begins_to_wait_for_the_device_is_held_no_longer(now: Any) -> None:
+    clock = Gated()
+    found = TraceSampler(clock, warm(nothing))
+    found.prepare(QUICK)
+    clock.waits = True
+    assert len(found.take(4).rows) == 1
+    assert not found.queues
+    assert [calls for calls, limit in clock.seen if limit] == [3, 4, 2, 1]
 
 
 @pytest.mark.parametrize(

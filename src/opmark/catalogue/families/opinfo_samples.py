@@ -9,15 +9,17 @@ with the sample as it is. None of this depends on timing, so a name means the sa
 from __future__ import annotations
 
 import json
+import random
 import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from torch.testing import make_tensor as _make_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -61,8 +63,10 @@ class Arguments(NamedTuple):
         return sum(tensor.numel() for tensor in self.tensors())
 
 
-Make = Callable[[Any, str, torch.dtype], Arguments | None]
-"""Makes arguments for an entry on a device in an element type; None if this way does not apply."""
+Make = Callable[[Any, str, torch.dtype], Arguments]
+"""Makes arguments for an entry on a device in an element type, the same ones each time."""
+Find = Callable[[Any, str, torch.dtype], tuple[Arguments, Make] | None]
+"""Finds arguments, and how to make the same ones with less work; None if this way does not apply."""
 
 
 @cache
@@ -90,37 +94,60 @@ def call(name: str, dtype: str, *, enlarged: bool) -> FrameworkCall:
     entry = database().get(name)
     if entry is None:
         raise Unsupported(f"torch {torch.__version__} has no operator `{name}` in its database")
-    torch.manual_seed(0)  # samples come from torch's own generator
     device = torch.get_default_device().type
+    _seed(device, 0)  # samples come from torch's own generator
     chosen = _dtype(entry, device, dtype)
-    with torch.device("cpu"):  # samples expect tensors without a device to be on the CPU
-        larger = _enlarge(entry, device, chosen) if enlarged else None
-        arguments = larger or _largest_sample(entry, device, chosen)
-    if arguments is None:
+    # Samples expect tensors without a device to be on the CPU.
+    with torch.device("cpu"), _seeding(device):
+        make = _known.get((name, device, chosen, enlarged))
+        found = (make(entry, device, chosen), make) if make else _find(entry, device, chosen, enlarged=enlarged)
+    if found is None:
         raise Unsupported("its database entry has no sample for this device and element type")
+    arguments, _known[name, device, chosen, enlarged] = found
     return _launch(entry, arguments)
 
 
-_ways: dict[tuple[str, str, torch.dtype], Make | None] = {}
-"""The way that fits an entry on a device in an element type: finding it runs the operator several times."""
+def _seed(device: str, seed: int) -> None:
+    """Seed torch's generators of the CPU and of this device. `torch.manual_seed` would also note the whole stack, once
+    for each kind of device that is not there."""
+    torch.default_generator.manual_seed(seed)
+    if device != "cpu":
+        torch.get_device_module(device).manual_seed_all(seed)
 
 
-def _enlarge(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
-    key = _full_name(entry), device, dtype
-    if key in _ways:
-        known = _ways[key]
-        return known(entry, device, dtype) if known else None
-    for make in (_by_class, _by_sizes(_LARGE), _by_sizes(_MEDIUM), _by_repeating):
-        torch.manual_seed(0)  # each way draws the same, tried first or not
+@contextmanager
+def _seeding(device: str) -> Iterator[None]:
+    """Let the database, which seeds all generators before each sample, seed only those that it draws from."""
+    from torch.testing._internal import common_utils
+
+    def seed_all(seed: int | None = None) -> None:
+        chosen = common_utils.SEED if seed is None else seed
+        _seed(device, chosen)
+        random.seed(chosen)
+        np.random.seed(chosen)
+
+    before, common_utils.set_rng_seed = common_utils.set_rng_seed, seed_all
+    try:
+        yield
+    finally:
+        common_utils.set_rng_seed = before
+
+
+_known: dict[tuple[str, str, torch.dtype, bool], Make] = {}
+"""What was found for an entry on a device in an element type, enlarged or not: finding it makes many samples and runs
+the operator several times."""
+
+
+def _find(entry: Any, device: str, dtype: torch.dtype, *, enlarged: bool) -> tuple[Arguments, Make] | None:
+    for find in (_by_class, _by_sizes(_LARGE), _by_sizes(_MEDIUM), _by_repeating) if enlarged else ():
+        _seed(device, 0)  # each way draws the same, tried first or not
         try:
-            found = make(entry, device, dtype)
-            if found is not None and found.elements() >= _ENOUGH and _work(entry, found) <= _MOST_WORK:
-                _ways[key] = make
+            found = find(entry, device, dtype)
+            if found and found[0].elements() >= _ENOUGH and _work(entry, found[0]) <= _MOST_WORK:
                 return found
         except _REFUSALS:
             continue  # the operator rejects these arguments: try the next way
-    _ways[key] = None
-    return None
+    return _largest_sample(entry, device, dtype)
 
 
 def _launch(entry: Any, arguments: Arguments) -> FrameworkCall:
@@ -176,7 +203,12 @@ def _work(entry: Any, arguments: Arguments) -> int:
     return int(counted.elements)
 
 
-def _by_class(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
+def _by_class(entry: Any, device: str, dtype: torch.dtype) -> tuple[Arguments, Make] | None:
+    found = _of_class(entry, device, dtype)
+    return (found, cast(Make, _of_class)) if found else None
+
+
+def _of_class(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
     from torch.testing._internal.opinfo import core
 
     if isinstance(entry, core.UnaryUfuncInfo):
@@ -201,55 +233,78 @@ def _tensor(entry: Any, device: str, dtype: torch.dtype, **domain: Any) -> torch
     return _make_tensor(SHAPE, device=device, dtype=dtype, requires_grad=grad, **domain)
 
 
-def _by_sizes(sizes: dict[str, int]) -> Make:
-    def make(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
-        """Return the largest of the enlarged samples that is not too large."""
-        with _set_sizes(sizes):
-            fitting = [sample for sample in _samples(entry, device, dtype) if sample.elements() <= _MOST_ELEMENTS]
-        return max(fitting, key=Arguments.elements, default=None)
-
-    return make
+def _by_sizes(sizes: dict[str, int]) -> Find:
+    """Find the largest of the enlarged samples that is not too large."""
+    return partial(_largest_sample, sizes=sizes, most=_MOST_ELEMENTS)
 
 
-def _by_repeating(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
+def _by_repeating(entry: Any, device: str, dtype: torch.dtype) -> tuple[Arguments, Make] | None:
     """Lengthen the first axis of the first argument, alone or with all tensors of that length; None if work does not
     grow."""
-    own = _largest_sample(entry, device, dtype)
-    first = own.args[0] if own and own.args else None
-    if own is None or not isinstance(first, torch.Tensor) or first.dim() < 2 or not first.numel():
+    found = _largest_sample(entry, device, dtype)
+    if found is None:
+        return None
+    own, make = found
+    first = own.args[0] if own.args else None
+    if not isinstance(first, torch.Tensor) or first.dim() < 2 or not first.numel():
         return None
     before = _work(entry, own)
-    for chosen in (lambda t: t is first, lambda t: t.dim() > 0 and len(t) == len(first)):
-        longer, work = _grow(entry, own, chosen, min(_LONGEST, _REPEATED // first.numel()))
+    for everywhere in (False, True):
+        longer, work, times = _grow(entry, own, min(_LONGEST, _REPEATED // first.numel()), everywhere=everywhere)
         if longer and work > _MORE_WORK * before:
-            return longer
+            return longer, partial(_make_longer, make, times, everywhere)
     return None
 
 
-def _grow(entry: Any, own: Arguments, chosen: Callable[[Any], bool], most: int) -> tuple[Arguments | None, int]:
-    """Return (the longest arguments that are not too much work, their work)."""
-    found, work, times = None, 0, _GROWTH
+def _make_longer(make: Make, times: int, everywhere: bool, entry: Any, device: str, dtype: torch.dtype) -> Arguments:
+    return _repeat(make(entry, device, dtype), times, everywhere=everywhere)
+
+
+def _grow(entry: Any, own: Arguments, most: int, *, everywhere: bool) -> tuple[Arguments | None, int, int]:
+    """Return (the longest arguments that are not too much work, their work, how many times as long they are)."""
+    found, work, reached, times = None, 0, 1, _GROWTH
     while times <= most and _GROWTH**2 * work < _MOST_WORK:
-        longer = Arguments(*_repeat(own, chosen, times), own.outputs)
+        longer = _repeat(own, times, everywhere=everywhere)
         try:
-            found, work, times = longer, _work(entry, longer), times * _GROWTH
+            found, work, reached, times = longer, _work(entry, longer), times, times * _GROWTH
         except _REFUSALS:
             break
-    return found, work
+    return found, work, reached
 
 
-def _repeat(own: Arguments, chosen: Callable[[Any], bool], times: int) -> tuple[Any, Any]:
+def _repeat(own: Arguments, times: int, *, everywhere: bool) -> Arguments:
+    """Repeat the first argument along its first axis; `everywhere`, all tensors that are as long there."""
+    first = own.args[0]
+
     def repeated(value: Any) -> Any:
-        if not (isinstance(value, torch.Tensor) and value.layout == torch.strided and chosen(value)):
+        if not (isinstance(value, torch.Tensor) and value.layout == torch.strided):
+            return value
+        if not (value.dim() > 0 and len(value) == len(first) if everywhere else value is first):
             return value
         longer = value.detach().repeat(times, *[1] * (value.dim() - 1))
         return longer.requires_grad_(value.requires_grad)
 
-    return tuple(map(repeated, own.args)), {name: repeated(value) for name, value in own.kwargs.items()}
+    args, kwargs = tuple(map(repeated, own.args)), {name: repeated(value) for name, value in own.kwargs.items()}
+    return Arguments(args, kwargs, own.outputs)
 
 
-def _largest_sample(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
-    return max(_samples(entry, device, dtype), key=Arguments.elements, default=None)
+def _largest_sample(
+    entry: Any, device: str, dtype: torch.dtype, sizes: dict[str, int] | None = None, most: int = sys.maxsize
+) -> tuple[Arguments, Make] | None:
+    """Find the largest sample of at most that many elements, made from these sizes if they are given."""
+    with _set_sizes(sizes):
+        samples = enumerate(_samples(entry, device, dtype))
+        fitting = [(number, sample) for number, sample in samples if sample.elements() <= most]
+    if not fitting:
+        return None
+    number, largest = max(fitting, key=lambda one: one[1].elements())
+
+    def make_again(entry: Any, device: str, dtype: torch.dtype) -> Arguments:
+        """Make the samples up to this one: each is drawn with the same seed, and none depends on a later one."""
+        with _set_sizes(sizes):
+            return next(islice(_samples(entry, device, dtype), number, None))
+
+    return largest, make_again
 
 
 def _samples(entry: Any, device: str, dtype: torch.dtype) -> Iterator[Arguments]:
@@ -260,8 +315,12 @@ def _samples(entry: Any, device: str, dtype: torch.dtype) -> Iterator[Arguments]
 
 
 @contextmanager
-def _set_sizes(sizes: dict[str, int]) -> Iterator[None]:
-    """Set the sizes and `make_tensor`, which are constants of several modules, and restore them afterwards."""
+def _set_sizes(sizes: dict[str, int] | None) -> Iterator[None]:
+    """Set the sizes and `make_tensor`, which are constants of several modules, and restore them afterwards. Without
+    sizes nothing is changed."""
+    if sizes is None:
+        yield
+        return
     changed: list[tuple[dict[str, Any], str, Any]] = []
     for names in [vars(module) for name, module in sys.modules.items() if name.startswith("torch.testing._internal")]:
         changed += [(names, name, names[name]) for name in sizes if isinstance(names.get(name), int)]

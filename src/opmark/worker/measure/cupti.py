@@ -165,7 +165,8 @@ class CuptiClock(DeviceClock):
 def assign_records(records: Sequence[_DeviceRecord], marks: Sequence[int], calls: int, *, harness: bool) -> Trace:
     """Assign records to the calls during which they were launched. What was launched before the first call is the
     harness's own, and what came after the last is stray. Where the `harness` runs something before each call, a call
-    lies between two marks of its own; else one mark parts it from the next."""
+    lies between two marks of its own; else one mark parts it from the next. The harness does the same before each call:
+    what is more than it does elsewhere was left behind by a call, and is stray too."""
     due = 2 * calls if harness else calls + 1
     if len(marks) != due:
         raise TimerFailed(f"CUPTI recorded {len(marks)} of {due} marks of calls")
@@ -175,7 +176,7 @@ def assign_records(records: Sequence[_DeviceRecord], marks: Sequence[int], calls
             "allows it to everybody with NVreg_RestrictProfilingToAdminUsers=0)"
         )
     found: list[list[Activity]] = [[] for _ in range(calls)]
-    lost, stray = set[int](), 0
+    lost, stray, own = set[int](), 0, [0] * (calls if harness else 1)
     origin = min((record.start for record in records if record.start), default=0)
     for record in sorted(records, key=lambda record: record.start):
         place = bisect(marks, record.call)
@@ -183,6 +184,7 @@ def assign_records(records: Sequence[_DeviceRecord], marks: Sequence[int], calls
             stray += 1
             continue
         if not place or (harness and place % 2 == 0):
+            own[place // 2] += 1
             continue
         call = place // 2 if harness else place - 1
         if 0 < record.start <= record.end:
@@ -190,6 +192,8 @@ def assign_records(records: Sequence[_DeviceRecord], marks: Sequence[int], calls
             found[call].append(Activity(record.name, start, end))
         else:  # CUPTI could not tell when it ran
             lost.add(call)
+    own[0] -= 1  # the gate
+    stray += sum(own) - min(own) * len(own)
     return Trace([[] if i in lost else call for i, call in enumerate(found)], len(lost), stray)
 
 
@@ -204,7 +208,10 @@ def open_cupti(synchronize: Callable[[], object], other: DeviceClock | None) -> 
         return None, f"cupti-python cannot be imported: {error}"
     try:
         clock = CuptiClock(cupti, driver, synchronize, other)
-        clock.trace([lambda: None], None, 0.0)
+        try:
+            clock.trace([lambda: None], None, 0.0)
+        finally:
+            clock.detach()
     except TimerFailed as failure:
         return None, failure.message
     return clock, ""

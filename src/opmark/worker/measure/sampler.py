@@ -184,7 +184,8 @@ class TraceSampler(_OnDevice):
         self._clock = clock
         self._most = max(1, ahead // (2 if supply.before else 1)) if ahead else _MOST_TRACED
         self._traced = _FEWEST_TRACED
-        self._queues = wait is None and ahead > 0
+        self.queues = wait is None and ahead > 0
+        """Whether calls are queued before the device begins with them; false once one has turned out to wait for it."""
         self._before = supply.before if wait is None else _one_after_the_other(supply.before, wait)
         self._hold = 0.0
         self._seen: list[list[Activity]] = []
@@ -192,7 +193,7 @@ class TraceSampler(_OnDevice):
     def prepare(self, rule: Sampling) -> tuple[TimeBudget, list[float]]:
         """A short trace says how many calls fit into the queue and how long the device has to be held meanwhile."""
         start = time.perf_counter()
-        gated = self._queues and self._clock.opens_gate
+        gated = self.queues and self._clock.opens_gate
         trial = self._trace(_TRIAL, _LONGEST_HOLD if gated else 0.0)
         if gated and not trial.queued:  # a call that waits for the device, or one that loaded something first
             trial = self._trace(_TRIAL, _LONGEST_HOLD)
@@ -206,8 +207,9 @@ class TraceSampler(_OnDevice):
         if gated and rule.samples is None:  # a session costs little besides its records
             self._traced = min(self._traced, rule.min_samples)
         if gated:
+            self.queues = trial.queued
             self._hold = _LONGEST_QUEUEING if trial.queued else 0.0
-        elif self._queues:  # the profiler makes launching about three times as slow
+        elif self.queues:  # the profiler makes launching about three times as slow
             self._hold = min(_LONGEST_HOLD, self._traced * 3 * launch_cost(self.supply))
         return TimeBudget(2 * _TRIAL, elapsed), []
 
@@ -217,6 +219,12 @@ class TraceSampler(_OnDevice):
     def take(self, count: int) -> SampleRows:
         start = time.perf_counter()
         trace = self._trace(count, self._hold)
+        while not trace.queued and self._hold:
+            # The device was let go before the last call had been launched: gaps would be a part of the spans.
+            if count == 1:
+                self._hold, self.queues = 0.0, False
+            count = self._traced = max(1, count // 2)
+            trace = self._trace(count, self._hold)
         self.lost += trace.lost
         self.stray += trace.stray
         self._seen = trace.calls

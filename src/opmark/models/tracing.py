@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -191,6 +191,7 @@ def _node(value: Any) -> Any:
 def _recognised(name: str, args: list[Any], kwargs: dict[str, Any], device: str) -> tuple[str, dict[str, Any]] | None:
     proposed = list(proposals(name.partition(".")[0], args, kwargs))
     wanted = _signature(name, args, kwargs) if proposed else ""
+    amounts = sorted((spec.span, spec.dtype) for spec in _tensors_in([args, list(kwargs.values())]))
     for op, params in proposed:
         known = _buildable(op, device)
         if known is None:
@@ -199,9 +200,12 @@ def _recognised(name: str, args: list[Any], kwargs: dict[str, Any], device: str)
         try:
             complete = operator.complete({key: operator.param(key).check(one) for key, one in params.items()})
             operator.check_rules(complete)
+            specs = operator.inputs(complete)
+            if sorted((spec.elements, spec.dtype) for spec in specs.values()) != amounts:
+                continue  # tracing would show it too, but takes a hundred times as long
             recorder = CallRecorder()
-            with FakeTensorMode(), torch.no_grad():
-                given = {key: _empty(spec, device) for key, spec in operator.inputs(complete).items()}
+            with _no_data(), torch.no_grad():
+                given = {key: _empty(spec, device) for key, spec in specs.items()}
                 launch = build(complete, **given)
                 with recorder:
                     launch()
@@ -216,6 +220,12 @@ def _recognised(name: str, args: list[Any], kwargs: dict[str, Any], device: str)
 
 
 @cache
+def _no_data() -> FakeTensorMode:
+    """Return the mode in which proposals are traced: making it costs more than tracing, and it remembers results."""
+    return FakeTensorMode()
+
+
+@cache
 def _buildable(op: str, device: str) -> tuple[Operator, Callable[..., Any]] | None:
     """Return an operator of the catalogue and what builds its launch; None if there is no such operator."""
     try:
@@ -224,6 +234,14 @@ def _buildable(op: str, device: str) -> tuple[Operator, Callable[..., Any]] | No
         return None
     found = implementations(operator, find_backend("torch-cpu" if device == "cpu" else f"torch-{device}"))
     return (operator, found[0].build) if found else None
+
+
+def _tensors_in(value: Any) -> Iterator[TensorSpec]:
+    if isinstance(value, TensorSpec):
+        yield value
+    elif isinstance(value, list):
+        for one in value:
+            yield from _tensors_in(one)
 
 
 def _empty(spec: TensorSpec, device: str) -> Any:

@@ -23,8 +23,9 @@ DESCRIPTION = (
     "Calls of torch's operators in training steps of 117 models (HuggingFace, timm, TorchBench; mixed precision), with "
     "their counts summed over all models. Of each operator: the {frequent} cases that are called most often, and the "
     "smallest and the largest one; none with more than {largest} elements or with empty tensors. Tags name the "
-    "collection. Calls that are operators of the catalogue are written as these. Source: meta-pytorch/tritonbench, data/input_configs, "
-    "BSD-3-Clause, Copyright (c) Meta Platforms, Inc. and affiliates; made by benchmarks/real_shapes.py."
+    "collection. Calls that are operators of the catalogue are written as these. Source: meta-pytorch/tritonbench, "
+    "data/input_configs, BSD-3-Clause, Copyright (c) Meta Platforms, Inc. and affiliates; made by "
+    "benchmarks/real_shapes.py."
 )
 SUITE = Path(__file__).parents[1] / "src" / "opmark" / "catalogue" / "suites" / "real-shapes.json"
 

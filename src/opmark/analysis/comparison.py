@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -33,6 +33,7 @@ from opmark.analysis.pairs import (
     pair_sides,
     way_of_task,
 )
+from opmark.analysis.step import step_changes
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.plugin.param import format_params, param_options
 from opmark.plugin.registry import parameters_of, way_of
@@ -86,6 +87,8 @@ class ComparedSide:
     """Returns how far sessions spread, by environment id, from stored runs without those to leave out."""
     why: Callable[[Way], str] = lambda way: ""
     """Returns why a way failed. It is called only for failures."""
+    counts: Callable[[], Mapping[str, int]] = dict
+    """Returns how often the program that the cases come from runs each of them, by id; only counts above 1."""
     read: dict[str, list[Figure]] = field(default_factory=dict)
     """Figures by run that were read from the store so far, shared with the other side."""
 
@@ -128,7 +131,18 @@ def side_of(
         return estimate_sessions(store, facts[environment], leave_out, figures_of) if known else NO_SESSIONS
 
     why = Reasons(store, run, many=len(figures) > MANY)
-    return ComparedSide(name or run.label or run.id, run, figures, facts, known, learnt, sessions, why, read)
+    return ComparedSide(
+        name or run.label or run.id,
+        run,
+        figures,
+        facts,
+        known,
+        learnt,
+        sessions,
+        why,
+        partial(store.counts, run.id),
+        read,
+    )
 
 
 class Reasons:
@@ -200,6 +214,7 @@ def compare(
         resolution=alike if alike > margin else None,
         clocked=clocked,
         sessions=min((draft.stored for draft in settled if draft.sessions), default=None),
+        steps=step_changes(pairs, b.counts() or a.counts()),
     )
 
 

@@ -132,7 +132,7 @@ def _ledger(model: Row, rows: Sequence[Row]) -> Ledger | None:
     if not own or headline is None or not headline.median:
         return None
     known = model.machine.measured or model.machine.datasheet
-    results = sum(row.record.cost.bytes_written * _case(row).count for row in own.values() if row.record.cost)
+    results = sum(row.record.cost.bytes_written * row.count for row in own.values() if row.record.cost)
     footprint = (model.bytes or 0) + results
     driven_out = footprint > _last_cache(known)
     found = [_row(row, headline, known, _BUSY if driven_out else _IDLE) for row in own.values()]
@@ -174,18 +174,18 @@ def _row(row: Row, headline: Timing, peaks: Peaks | None, caches: Sequence[str])
     case = _case(row)
     fitting = [t for t in row.timings if t.quantity == headline.quantity and t.usable]
     timing = min(fitting, key=lambda t: caches.index(t.cache), default=None)
-    bare = LedgerRow(row.op, row.parameters, row.case, case.count, row.status, row.reason)
+    bare = LedgerRow(row.op, row.parameters, row.case, row.count, row.status, row.reason)
     if timing is None or timing.median is None:
         return bare
     cost = row.record.cost
-    total = timing.median * case.count
+    total = timing.median * row.count
     share = _peak_share(cost, timing, case, peaks) if peaks else None
     least = share[0] * timing.median if share else None
     return LedgerRow(
         row.op,
         row.parameters,
         row.case,
-        case.count,
+        row.count,
         row.status,
         row.reason,
         timing.cache,
@@ -196,7 +196,7 @@ def _row(row: Row, headline: Timing, peaks: Peaks | None, caches: Sequence[str])
         cost.bytes_moved if cost else None,
         least,
         share[1] if share else "",
-        max(0.0, total - least * case.count) if least is not None else None,
+        max(0.0, total - least * row.count) if least is not None else None,
     )
 
 

@@ -35,6 +35,7 @@ from opmark.analysis.metrics import (
     rates,
 )
 from opmark.analysis.ranking import Key
+from opmark.analysis.step import with_shares
 from opmark.plugin.param import format_params
 from opmark.plugin.registry import backend_or_none, items_of, parameters_of, way_of
 from opmark.schema import QUANTITIES, Cache, Case, Caution, Cost, Measurement, Record, Run, Task
@@ -186,6 +187,12 @@ class Row(Struct, frozen=True, dict=True):
     """Stage in which the task ended, if it did not reach its end."""
     load: Load | None = None
     """The load under which requests were measured."""
+    count: int = 1
+    """How often the program that the case comes from makes this call."""
+    original: float | None = None
+    """Seconds of one call in that program, where they are known."""
+    step_share: float | None = None
+    """Count times seconds, relative to the sum over the run on this backend; None where no case has a count."""
 
     @property
     def is_model(self) -> bool:
@@ -444,10 +451,11 @@ def rows_of_records(
     machines: Mapping[str, MachineFacts] | None = None,
     *,
     named: bool = True,
+    every: bool = True,
 ) -> list[Row]:
     """Make rows of whole records, in the order in which their tasks were first tried. `machines` has facts by
     environment id. Without `named`, `parameters` and `where` stay empty, so that the catalogue of operators need not be
-    loaded."""
+    loaded. `every`: these are all records of a run, so that rows have shares of the whole."""
     heads = [_head_of(record, run_id) for record in records]
     cases = {head.case: head.body.task.case for head in heads if isinstance(head.body, Record)}
     found = make_rows(heads, cases, machines or {}, RowNames() if named else None)
@@ -457,7 +465,7 @@ def rows_of_records(
     for row, key in zip(found, beside, strict=True):
         first.setdefault(key, row)
         row.__dict__["_gain"] = _gain(row, first[key]) if several[key] > 1 else None
-    return list(found)
+    return with_shares(found) if every else list(found)
 
 
 def _head_of(record: Record, run_id: str) -> RecordHead:
@@ -582,6 +590,8 @@ def _make_row(
         verified=body.verification.checked if body.verification else "",
         view=body.view,
         load=settings.load,
+        count=body.task.case.count,
+        original=body.task.case.duration,
         **found,
         **_item_rate(case, timings),
     )
@@ -731,5 +741,5 @@ class RowCollector:
             self._hand_out(key)
 
     def _hand_out(self, key: object) -> None:
-        for row in rows_of_records(self._records.pop(key), self._run_id, self._machines):
+        for row in rows_of_records(self._records.pop(key), self._run_id, self._machines, every=False):
             self._on_row(row)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from opmark.analysis.rows import Row, RowNames, RunView, make_rows
+from opmark.analysis.step import with_shares
 from opmark.api.result import facts_of, machine_facts
 from opmark.schema import Case, Run
 from opmark.schema.options import PathLike
@@ -55,8 +56,17 @@ def refresh_view(store: SqlStore, before: RunView, after: int, until: int, known
     return _view(store, before, [*older, *new], known, len(older))
 
 
-def _view(store: SqlStore, before: RunView, heads: list[RecordHead], known: CaseCache, counted: int = 0) -> RunView:
-    """Add the rows of these heads to a view, which has counted the first `counted` of them. A row keeps its place."""
+def _view(
+    store: SqlStore,
+    before: RunView,
+    heads: list[RecordHead],
+    known: CaseCache,
+    counted: int = 0,
+    *,
+    every: bool = True,
+) -> RunView:
+    """Add the rows of these heads to a view, which has counted the first `counted` of them. A row keeps its place.
+    `every`: the view has all rows of the run."""
     cases = known.cases(store, {head.case for head in heads})
     facts = before.environments | facts_of(store, {head.environment for head in heads} - before.environments.keys())
     machines = before.machines | {
@@ -66,12 +76,14 @@ def _view(store: SqlStore, before: RunView, heads: list[RecordHead], known: Case
     rows = [made.pop(row.key, row) for row in before.rows]
     newest = max((before.newest, *[head.started for head in heads]))
     records = before.records + len(heads) - counted
-    return RunView(before.run, (*rows, *made.values()), facts, machines, records, newest)
+    shown = [*rows, *made.values()]
+    whole = tuple(with_shares(shown)) if every else tuple(shown)
+    return RunView(before.run, whole, facts, machines, records, newest)
 
 
 def rows_at(store: SqlStore, run: Run, tasks: Sequence[str], known: CaseCache) -> dict[str, Row]:
     """Return the rows of these tasks by key: for a page of a run in which every record is a row of its own."""
-    found = _view(store, RunView(run, ()), record_heads(store, run.id, tasks=tasks), known)
+    found = _view(store, RunView(run, ()), record_heads(store, run.id, tasks=tasks), known, every=False)
     return {row.key: row for row in found.rows}
 
 
@@ -80,4 +92,4 @@ def case_view(store: SqlStore, run: Run, key: str, known: CaseCache) -> RunView 
     first = record_heads(store, run.id, tasks=[key])
     if not first:
         return None
-    return _view(store, RunView(run, ()), record_heads(store, run.id, cases=[first[0].case]), known)
+    return _view(store, RunView(run, ()), record_heads(store, run.id, cases=[first[0].case]), known, every=False)

@@ -20,6 +20,7 @@ from opmark.schema.codec import convert, why_too_many_aliases
 from opmark.schema.workload import VERSION
 
 _SYNTAX = "look at brackets, quotes, commas and indentation there"
+_SUITE_ENDINGS = (".yaml", ".json")
 _TOO_DEEP = "lists and mappings are nested too deeply"
 _LOOKS = "docs/write-a-workload.md shows what a workload looks like"
 
@@ -71,20 +72,22 @@ def _blank_comments(text: str) -> str:
 
 def suite(name: str) -> Workload:
     """Return a workload that ships with opmark."""
-    known = {item.name.removesuffix(".yaml"): item for item in _suite_files()}
+    known = _suite_files()
     if name not in known:
         raise UnknownName("suite", name, known, "opmark list suites")
-    where = f"suite {name}"
-    return workload_of(read_yaml(known[name].read_text(), where), where)
+    where, text = f"suite {name}", known[name].read_text()
+    data = _plain_json(text, where) if known[name].name.endswith(".json") else read_yaml(text, where)
+    return workload_of(data, where)
 
 
 def suites() -> list[Workload]:
-    return [suite(item.name.removesuffix(".yaml")) for item in _suite_files()]
+    return [suite(name) for name in _suite_files()]
 
 
-def _suite_files() -> list[Any]:
-    folder = files("opmark.catalogue") / "suites"
-    return sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name.removesuffix(".yaml"))
+def _suite_files() -> dict[str, Any]:
+    """Return the files of the suites by name. A large one that a program wrote is JSON, which is read in no time."""
+    found = (item for item in (files("opmark.catalogue") / "suites").iterdir() if item.name.endswith(_SUITE_ENDINGS))
+    return dict(sorted((item.name.rpartition(".")[0], item) for item in found))
 
 
 def _read(path: Path) -> str:
@@ -214,8 +217,9 @@ def yaml_text(workload: Workload) -> str:
 
 
 def json_text(workload: Workload) -> str:
-    whole = {**msgspec.to_builtins(workload), "cases": [_brief(entry) for entry in workload.cases]}
-    return _line(whole) + "\n"
+    head = msgspec.to_builtins(msgspec.structs.replace(workload, cases=[]))
+    del head["cases"]  # which come last
+    return _line({**head, "cases": [_brief(entry) for entry in workload.cases]}) + "\n"
 
 
 def compact(entries: Sequence[Entry]) -> list[Entry]:

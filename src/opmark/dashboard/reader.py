@@ -132,7 +132,7 @@ class Reader:
         records = records_of_task(store, run.id, key) if known else []
         if not records:
             raise UnknownName(f"item of run {run.id}", key, (row.key for row in view.rows), f"/runs/{run.id}")
-        (row,) = rows_of_records(records, run.id, view.machines)
+        (row,) = rows_of_records(records, run.id, view.machines, every=False)
         return row, view.environments.get(row.environment, {})
 
     def run_view(self, run: Run) -> RunView:

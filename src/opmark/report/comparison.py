@@ -15,7 +15,7 @@ from opmark.schema.comparison import Compared, Geomean, Pairing, difference_line
 from opmark.schema.measurement import Cache
 from opmark.schema.record import FAILED, MEASURED
 from opmark.stats.verdict import ALPHA, FEWEST
-from opmark.units import count_noun, cycles, percent, significant, small_unit
+from opmark.units import count_noun, cycles, percent, seconds, significant, small_unit
 
 WORDS = ("slower", "faster", "same", "undecided", "failed", "skipped")
 """Verdicts of a case."""
@@ -197,6 +197,7 @@ def differences(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
 
 def footer(compared: Compared) -> Iterator[str]:
     yield summary(compared)
+    yield from step_lines(compared)
     yield from doubtful_lines(compared)
     yield from clock_lines(compared)
     few = sum(pair.verdict == "undecided" and 0 < min(pair.processes) < FEWEST for pair in compared.pairs)
@@ -282,6 +283,18 @@ def summary(compared: Compared) -> str:
         return listed
     known = f" ({interval(mean)})" if interval(mean) else ""
     return f"{listed}; geometric mean {ratio(mean.ratio)}{known} over {mean_cases(compared, mean)}"
+
+
+def step_lines(compared: Compared) -> Iterator[str]:
+    """Yield how the whole step changed, on each pair of backends, where cases have counts."""
+    several = len({step.where for step in compared.steps}) > 1
+    for step in compared.steps:
+        first, second = step.where
+        on = f" on {first if first == second else f'{first} -> {second}'}" if several else ""
+        yield (
+            f"the step{on}: {seconds(step.a)} -> {seconds(step.b)}, {ratio(step.ratio)} "
+            f"(count x {step.quantity} {step.cache} over {count_noun(step.cases, 'case')})"
+        )
 
 
 def mean_cases(compared: Compared, mean: Geomean) -> str:

@@ -81,6 +81,24 @@ class Geomean(Struct, frozen=True):
     cache: Cache | None = None
 
 
+class StepChange(Struct, frozen=True):
+    """The time of a step of a program on both sides: of each case that both have, its count times its median."""
+
+    where: tuple[str, str]
+    """Backend, implementation and threads of each side, as tables name them."""
+    quantity: str
+    cache: Cache
+    cases: int
+    a: float
+    b: float
+    """Seconds."""
+
+    @property
+    def ratio(self) -> float:
+        """B over A; above 1 is slower."""
+        return self.b / self.a
+
+
 class Compared(Struct, frozen=True):
     a: str
     b: str
@@ -106,6 +124,9 @@ class Compared(Struct, frozen=True):
     sessions: int | None = None
     """Number of stored runs that `drift` was estimated from; 0: it is assumed. None if it was given, or if both sides
     are of one session."""
+
+    steps: tuple[StepChange, ...] = ()
+    """Change of the whole step, where the cases say how often a program runs them."""
 
     def counts(self) -> Counter[Verdict]:
         return Counter(pair.verdict for pair in self.pairs)

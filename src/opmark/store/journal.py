@@ -259,6 +259,12 @@ class JournaledStore:
                 found |= store.cases(wanted)
         return found
 
+    def counts(self, run_id: str) -> dict[str, int]:
+        found = {} if self._all_in_journal(run_id) else self.store.counts(run_id)
+        for journal in self._journals:
+            found |= journal.store.counts(run_id)
+        return found
+
     def environments(self, ids: Iterable[str]) -> dict[str, Environment]:
         wanted, found = list(ids), dict[str, Environment]()
         for store in self._reachable():

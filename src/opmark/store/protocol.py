@@ -45,6 +45,9 @@ class Store(Protocol):
     def cases(self, ids: Iterable[str]) -> dict[str, Case]:
         """Return cases by id, without tags, sources, foreign words and counts, which belong to records."""
 
+    def counts(self, run_id: str) -> dict[str, int]:
+        """Return how often the program that a case comes from runs it, by id of the case; only counts above 1."""
+
     def environments(self, ids: Iterable[str]) -> dict[str, Environment]: ...
 
     def keep(self, kind: str, chip: str, started: str, body: Any) -> None:

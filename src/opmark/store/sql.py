@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from weakref import finalize
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, delete, event, insert, inspect, literal_column, select
+from sqlalchemy import ColumnElement, Connection, delete, event, func, insert, inspect, literal_column, select
 from sqlalchemy import case as sql_case
 from sqlalchemy.exc import DBAPIError
 
@@ -19,6 +19,7 @@ from opmark.errors import StoreError
 from opmark.schema import Case, Environment, Record, Run
 from opmark.schema.machine import MachineFinding
 from opmark.schema.record import Figure
+from opmark.schema.record_head import HeadBody
 from opmark.store.location import StoreLocation, address, server
 from opmark.store.protocol import Database, NoteKind
 from opmark.store.record_codec import (
@@ -28,6 +29,7 @@ from opmark.store.record_codec import (
     encoded,
     figures_from,
     from_row,
+    plain_body,
     planned_load,
     read_figures,
     storable,
@@ -63,6 +65,7 @@ _FIGURE = (RECORD.c.run_id, RECORD.c.case_id, RECORD.c.op, RECORD.c.backend, REC
 _CASE = select(BENCH_CASE.c.id, BENCH_CASE.c.op, BENCH_CASE.c.phase, BENCH_CASE.c.params, BENCH_CASE.c.wrt)
 _params = msgspec.json.Decoder(dict[str, Any])
 _wrt = msgspec.json.Decoder(tuple[str, ...])
+_body = msgspec.json.Decoder(HeadBody)
 _T = TypeVar("_T")
 _RUN_INDEXES = (
     f"SELECT name FROM pragma_index_list('record') WHERE name IN ('sqlite_autoindex_record_1', '{OUTCOMES.name}')"
@@ -255,6 +258,15 @@ class SqlStore:
                     op, phase, params, wrt = rest
                     found[key] = Case(key, op, _params.decode(params), phase, wrt=_wrt.decode(wrt))
         return found
+
+    def counts(self, run_id: str) -> dict[str, int]:
+        with self.reading() as connection:
+            of_run = self.run_column(connection, run_id) == run_id
+            first = select(func.min(RECORD.c.number)).where(of_run).group_by(RECORD.c.case_id)
+            query = select(RECORD.c.case_id, RECORD.c.body, RECORD.c.run_id, RECORD.c.task_id)
+            rows = connection.execute(query.where(RECORD.c.number.in_(first))).all()
+        found = self.decode_rows(rows, lambda row: (row.case_id, _body.decode(plain_body(row.body)).task.case.count))
+        return {case: count for case, count in found if count > 1}
 
     def environments(self, ids: Iterable[str]) -> dict[str, Environment]:
         found: dict[str, Environment] = {}

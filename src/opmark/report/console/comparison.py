@@ -21,6 +21,7 @@ from opmark.report.comparison import (
     ratio,
     select_pairs,
     split_by_quantity,
+    step_lines,
 )
 from opmark.report.console.table import fits, print_prose, print_rows
 from opmark.schema.comparison import FAIL_ON, BisectResult, Candidate, CheckedCase, CheckResult, Compared, Outcome
@@ -79,6 +80,7 @@ def remarks(checked: CheckResult) -> Iterator[str]:
             "could not be measured again: the code or the machine; this fails only with --fail-on unconfirmed"
         )
     yield from checked.notes
+    yield from step_lines(checked.compared)
     yield from clock_lines(checked.compared)
     if checked.missing:
         listed = "; ".join(checked.missing[:5]) + ("; ..." if len(checked.missing) > 5 else "")

@@ -14,6 +14,7 @@ from rich.text import Text
 from opmark import units
 from opmark.analysis.ranking import Key
 from opmark.analysis.rows import MachineFacts, Row, Timing, rows_of_records, split_by_headline, unit_of
+from opmark.analysis.step import steps_of
 from opmark.plugin.registry import way_of
 from opmark.report.console.communication import print_above_link, print_overlaps, print_pairs, print_stragglers
 from opmark.report.console.fits import print_fits
@@ -34,13 +35,14 @@ _ITEM_RATES = ("samples/s", "tokens/s")
 _COMPILE = ("cached", "export", "coverage")
 """Columns about compiling that only `wide` shows."""
 _LINKS = ("algbw GB/s", "busbw GB/s", "of link", "skew", "overlap")
-_SHARES = ("of peak", "of datasheet", "gain")
+_SHARES = ("of peak", "of datasheet", "gain", "calls", "of step", "original")
 SAMPLES, COUNT = "samples", "taken"
 _CHARACTERS = 16
 """Width of the sparkline of samples."""
 _ALWAYS_SHOWN = (*_WHO, "quantity", "median", "status")
-_BY_WORTH = ("interval", *_ITEM_RATES, "of peak", "of link", "gain", "busbw GB/s", "GB/s", "GFLOP/s", "compile",
-             "algbw GB/s", "of datasheet", "noise", "overlap", "skew", "memory", SAMPLES)  # fmt: skip
+_BY_WORTH = ("of step", "interval", *_ITEM_RATES, "of peak", "of link", "gain", "busbw GB/s", "GB/s", "GFLOP/s",
+             "compile", "calls", "original", "algbw GB/s", "of datasheet", "noise", "overlap", "skew", "memory",
+             SAMPLES)  # fmt: skip
 """Columns that a narrow terminal leaves out, the last of them first. Further quantities, which somebody asked for, come
 before all of them."""
 
@@ -225,6 +227,9 @@ def _cells(row: Row) -> Cells:
         "of peak": units.percent(row.of_peak.share) if row.of_peak else None,
         "of datasheet": units.percent(row.of_datasheet.share) if row.of_datasheet else None,
         "gain": None if row.gain is None else f"{units.significant(row.gain)}x",
+        "calls": None if row.step_share is None else str(row.count),
+        "of step": None if row.step_share is None else units.percent(row.step_share),
+        "original": None if row.original is None else units.seconds(row.original),
     }
     return cells | {name: text for name, text in found.items() if text is not None}
 
@@ -275,6 +280,7 @@ def print_remarks(found: Sequence[Row], console: Console) -> None:
         print_prose(f"{name} profile of {count_noun(cases, 'case')}: {files[0]}{more}", console)
     print_communication(found, console)
     print_models(found, console)
+    print_steps(found, console)
     print_doubts(found, console)
 
 
@@ -293,6 +299,21 @@ def print_models(found: Sequence[Row], console: Console) -> None:
         if row.time_per_token:
             cache = f", cache {units.count_bytes(row.token_cache)}" if row.token_cache else ""
             print_prose(f"{row.name} on {row.place}: {units.seconds(row.time_per_token)} per token{cache}", console)
+
+
+def print_steps(found: Sequence[Row], console: Console) -> None:
+    """Print how long all calls of the program take that the cases come from, where these have counts."""
+    for step in steps_of(found).values():
+        first = step.rows[0]
+        quantity = " ".join(first.headline.key) if first.headline else ""
+        there, here, known = step.recorded
+        original = f"; {units.seconds(here)} against {units.seconds(there)} in the original" if known else ""
+        partly = f" ({count_noun(known, 'case')} of {len(step.rows)})" if known and known < len(step.rows) else ""
+        print_prose(
+            f"step on {first.place}: {count_noun(step.calls, 'call')} of {count_noun(len(step.rows), 'case')} take "
+            f"{units.seconds(step.seconds)} one by one ({quantity}){original}{partly}",
+            console,
+        )
 
 
 def print_communication(found: Sequence[Row], console: Console) -> None:

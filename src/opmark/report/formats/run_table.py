@@ -42,7 +42,7 @@ COLUMNS = {
     "samples": _WHOLE, "calls": _WHOLE, "cycles": _NUMBER, "timer": _TEXT, "cautions": _TEXT,
     "bytes": _WHOLE, "flops": _NUMBER, "bytes_per_second": _NUMBER, "flops_per_second": _NUMBER,
     "of_peak": _NUMBER, "of_datasheet": _NUMBER, "algorithm_bandwidth": _NUMBER, "bus_bandwidth": _NUMBER,
-    "items": _TEXT, "items_per_second": _NUMBER,
+    "items": _TEXT, "items_per_second": _NUMBER, "count": _WHOLE, "original": _NUMBER, "step_share": _NUMBER,
     "clients": _WHOLE, "arrival": _TEXT, "rate": _NUMBER, "requests": _WHOLE, "in_flight": _NUMBER, "late": _NUMBER,
     **{f"{name}{end}": _NUMBER for name in LOAD_FIGURES for end in ("", "_low", "_high")},
     "memory_peak": _WHOLE, "compile_time": _NUMBER, "compile_cached": _NUMBER, "export_time": _NUMBER, "graphs": _WHOLE,
@@ -91,6 +91,7 @@ def _row_cells(row: Row, results: Results) -> dict[str, Any]:
         "backend": row.backend, "implementation": row.implementation, "threads": row.threads,
         "effort": row.effort, "mode": row.mode, "processes": row.processes, "status": row.status, "reason": row.reason,
         "stage": row.stage or None, "items": row.items or None, **_compile_cells(row), **_settings_of_load(row),
+        "count": row.count, "original": row.original,
         "bytes": row.bytes, "flops": None if row.flops is None else float(row.flops),
         "memory_peak": row.memory, "verified": row.verified or None,
         "environment": row.environment, "started": row.started, "duration": row.duration,
@@ -138,6 +139,7 @@ def _timing_cells(row: Row, timing: Timing) -> dict[str, Any]:
             "algorithm_bandwidth": row.algorithm_bandwidth,
             "bus_bandwidth": row.bus_bandwidth,
             "items_per_second": row.items_per_second,
+            "step_share": row.step_share,
         }
     return found | _load_cells(row)
 

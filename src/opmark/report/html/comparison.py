@@ -26,6 +26,7 @@ from opmark.report.comparison import (
 from opmark.report.summary import ItemAnchors, Key, RunSection
 from opmark.report.text import esc, fact, printable, sortable
 from opmark.schema.comparison import Compared, Geomean, Pairing
+from opmark.units import seconds
 
 _NUMBERS = ("A", "B", "B/A", *CYCLES)
 _CLASSES = {"slower": "fail", "failed": "fail", "faster": "good"}
@@ -54,6 +55,9 @@ def verdicts(compared: Compared) -> list[Key]:
         about = f"{interval(mean)}, " if interval(mean) else ""
         remarks = filter(None, (f"{about}{mean_cases(compared, mean)}", spread(compared)))
         found.append(Key("geometric mean B/A", ratio(mean.ratio), "; ".join(remarks)))
+    for step in compared.steps:
+        remark = f"{seconds(step.a)} → {seconds(step.b)}, count x {step.quantity} {step.cache} on {step.where[1]}"
+        found.append(Key("step B/A", ratio(step.ratio), remark))
     return found
 
 

@@ -31,7 +31,7 @@ from opmark.report.text import (
 )
 from opmark.schema.measurement import Caution
 from opmark.stats import outlier_limit
-from opmark.units import count_noun, significant
+from opmark.units import count_noun, seconds, significant
 
 FILTERS = ("backend", "dtype", "status", "phase")
 """Fields to filter by: each is an attribute of a row, and `data-NAME` in the page."""
@@ -101,6 +101,17 @@ COLUMNS = (
         lambda row: percent(row.of_datasheet.share) if row.of_datasheet else "",
         lambda row: row.of_datasheet.share if row.of_datasheet else None,
     ),
+    ItemColumn(
+        "calls",
+        lambda row: str(row.count) if row.step_share is not None else "",
+        lambda row: row.count if row.step_share is not None else None,
+    ),
+    ItemColumn(
+        "of step",
+        lambda row: percent(row.step_share) if row.step_share is not None else "",
+        lambda row: row.step_share,
+    ),
+    ItemColumn("original", lambda row: seconds(row.original) if row.original else "", lambda row: row.original),
     ItemColumn("memory", memory, lambda row: row.memory),
     ItemColumn("cautions", lambda row: ", ".join(row.headline_cautions)),
 )

@@ -77,7 +77,10 @@ class CallRecorder(TorchDispatchMode):  # type: ignore[misc]
         return outputs
 
     def _record(self, func: Any, name: str, args: Any, kwargs: Any) -> None:
-        full = _full_name(func, name)
+        space = func._schema.name.partition("::")[0]
+        full = f"{name.removesuffix('_') if name in _SHRINKING else name}.{func._overloadname}"
+        if space != "aten":
+            full = f"{space}::{full}"
         try:
             written = [_described(one) for one in args]
             by_name = {key: _described(one) for key, one in kwargs.items() if key not in _PLACES and one is not None}
@@ -90,13 +93,6 @@ class CallRecorder(TorchDispatchMode):  # type: ignore[misc]
         if key not in self.found:
             self.found[key] = full, _bounded(name, written), by_name
         self.counts[key] = self.counts.get(key, 0) + 1
-
-
-def _full_name(func: Any, name: str) -> str:
-    """Return the name that a call is written under, with the overload: `add.Tensor`, `torchvision::nms.default`."""
-    space = func._schema.name.partition("::")[0]
-    full = f"{name.removesuffix('_') if name in _SHRINKING else name}.{func._overloadname}"
-    return full if space == "aten" else f"{space}::{full}"
 
 
 def _is_view(func: Any) -> bool:
@@ -276,62 +272,11 @@ def _entry(recorder: CallRecorder, key: str, device: str) -> Entry:
     (name, args, kwargs), count = recorder.found[key], recorder.counts[key]
     known = _recognised(name, args, kwargs, device)
     if known is not None:
-        return _catalogue_entry(*known, count)
-    return _callable_entry(name, args, kwargs, count)
-
-
-def _catalogue_entry(op: str, params: dict[str, Any], count: int = 1) -> Entry:
-    axes = {key: [one] if isinstance(one, list) else one for key, one in params.items()}  # a list would be an axis
-    return Entry(op, axes, count=count)
-
-
-def _callable_entry(name: str, args: list[Any], kwargs: dict[str, Any], count: int = 1) -> Entry:
+        op, params = known
+        axes = {key: [one] if isinstance(one, list) else one for key, one in params.items()}  # a list would be an axis
+        return Entry(op, axes, count=count)
     base, _, overload = name.partition(".")
     space, _, own = base.rpartition("::")
     nodes = {name: _node(one) for name, one in kwargs.items()}
     path = f"torch.ops.{space or 'aten'}.{own}.{overload or 'default'}"
     return Entry(path, args=[_node(one) for one in args], kwargs=nodes or None, count=count)
-
-
-class DescribedCall(msgspec.Struct, frozen=True):
-    """A recorded call in the words of a workload."""
-
-    entry: Entry
-    moves_data: bool
-    """False for a call that only makes a view, or a tensor without values."""
-
-
-def describe_call(func: Any, name: str, args: list[Any], kwargs: dict[str, Any], device: str = "cpu") -> DescribedCall:
-    """Return a call as an operator of the catalogue where it is one, else as a callable.
-
-    Tensors among the arguments are TensorSpecs. A call that torch makes of one other call (`linear` of `addmm`) is
-    recognised by that one.
-    """
-    recorder = CallRecorder()
-    known = None
-    try:
-        with FakeTensorMode(), torch.no_grad():
-            given, by_name = _fake(args, device), {key: _fake(one, device) for key, one in kwargs.items()}
-            with recorder:
-                func(*given, **by_name)
-    except Exception:  # noqa: BLE001 - an operator may want to see data; the call is then written as it is
-        moves_data = not (_is_view(func) or name in _NO_DATA)
-    else:
-        moves_data = bool(recorder.found or recorder.problems)
-        if sum(recorder.counts.values()) == 1 and not recorder.problems:
-            known = _recognised(*next(iter(recorder.found.values())), device)
-    if known is not None:
-        return DescribedCall(_catalogue_entry(*known), True)
-    return DescribedCall(_callable_entry(_full_name(func, name), _bounded(name, args), kwargs), moves_data)
-
-
-def _fake(value: Any, device: str) -> Any:
-    """Return an argument with tensors that have no data."""
-    if isinstance(value, TensorSpec):
-        dtype = getattr(torch, value.dtype)
-        return torch.empty_strided(value.shape, value.strides, dtype=dtype, device=device)
-    if isinstance(value, list):
-        return [_fake(one, device) for one in value]
-    if isinstance(value, dict) and set(value) == {"dtype"}:
-        return getattr(torch, value["dtype"])
-    return value

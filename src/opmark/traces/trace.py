@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from math import prod
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -42,6 +43,10 @@ class TensorRef(Struct, frozen=True):
     """Smallest value of an integer tensor, where it was recorded."""
     high: int | None = None
     """Largest value, inclusive."""
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
 
 
 class OpaqueValue(Struct, frozen=True):
@@ -117,6 +122,8 @@ class ProgramTrace(Struct, dict=True):
     groups: dict[str, TraceGroup] = field(default_factory=dict)
     problems: list[ImportProblem] = field(default_factory=list)
     """Parts of the file that could not be read, each with its place."""
+    notes: list[str] = field(default_factory=list)
+    """What was assumed where the file does not say it."""
 
     @cached_property
     def by_id(self) -> dict[int, TraceNode]:

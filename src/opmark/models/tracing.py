@@ -16,6 +16,7 @@ from opmark.errors import InvalidParameter, OpmarkError, UnknownName
 from opmark.models.counting import make_call
 from opmark.models.execution import callable_of, placed
 from opmark.models.extraction import Extraction
+from opmark.models.index_arguments import index_limits
 from opmark.models.recognition import proposals
 from opmark.models.source import ModelSource
 from opmark.plugin import Params, draw_values
@@ -35,8 +36,6 @@ _NO_DATA = frozenset({
 _SHRINKING = frozenset({"mul_", "div_", "silu_", "gelu_", "hardswish_", "mish_", "leaky_relu_", "prelu_"})
 """Calls in place whose results tend to 0 when they are repeated on one tensor, until arithmetic on tiny numbers makes
 them slow. They are measured as the call that returns a new tensor."""
-_INDEXED = {"embedding": (1, 0), "index_select": (2, 0), "gather": (2, 0), "index": (1, 0), "scatter": (2, 0)}
-"""Calls with indices: the place of the indices among the arguments, and of the tensor that they point into."""
 _PLACES = ("device", "layout", "pin_memory")
 """Arguments that say where a tensor is, not what is computed."""
 _FORMATS = {
@@ -130,19 +129,14 @@ def _described(value: Any) -> Any:
 
 def _bounded(name: str, args: list[Any]) -> list[Any]:
     """Return the arguments of a call, with indices that lie inside the tensor that they point into."""
-    if name not in _INDEXED:
-        return args
-    place, table = _INDEXED[name]
-    if place >= len(args) or not isinstance(args[table], TensorSpec):
-        return args
-    axis = args[1] if name in ("index_select", "gather", "scatter") else 0
-    found = list(args)
-    sizes = args[table].shape
-    if isinstance(args[place], list):
-        found[place] = [_below(one, sizes[i]) for i, one in enumerate(args[place])]
-    else:
-        found[place] = _below(args[place], sizes[axis] if sizes else 1)
-    return found
+    limits = {id(indices): limit for indices, limit in index_limits(name, args)}
+
+    def bound(value: Any) -> Any:
+        if isinstance(value, list):
+            return [bound(one) for one in value]
+        return _below(value, limits[id(value)]) if id(value) in limits else value
+
+    return [bound(one) for one in args] if limits else args
 
 
 def _below(indices: Any, size: int) -> Any:

@@ -22,9 +22,10 @@ import torch
 
 from opmark.errors import OutOfMemory
 from opmark.models.index_arguments import OFFSETS, index_limits
+from opmark.schema.replay import ReplayedCall, ReplayReport
 from opmark.traces.replay_collectives import OUTPUT_FIRST, ReplayGroups, make_exchange
 from opmark.traces.replay_part import LeftOut, ReplayPart, choose_calls, is_communication
-from opmark.traces.replay_report import ReplayedCall, ReplayReport, make_report
+from opmark.traces.replay_report import make_report
 from opmark.traces.replay_values import (
     Geometry,
     ReplayStorage,
@@ -318,7 +319,11 @@ class _Builder:
         args: list[Expression] = []
         kwargs: dict[str, Expression] = {}
         writes: set[ReplayStorage] = set()
+        first = next(tensors_of(node.outputs), None)
         for argument, value in zip(schema.arguments, given, strict=False):
+            if isinstance(value, TensorRef) and self._is_number(value, first) and argument.alias_info is None:
+                args.append(1.0 if value.dtype == "float64" else 1)
+                continue
             expression = self._argument(argument, value, used)
             if argument.kwarg_only:
                 kwargs[argument.name] = expression
@@ -375,6 +380,14 @@ class _Builder:
             if value.lower() in special:
                 return special[value.lower()]
         return value
+
+    def _is_number(self, ref: TensorRef, first: TensorRef | None) -> bool:
+        """Return whether a tensor without axes was a number of the program: it did not decide the type of the
+        result."""
+        if ref.shape or ref.dtype not in ("float64", "int64") or first is None or first.dtype == ref.dtype:
+            return False
+        storage = self._storages.get(_storage_key(ref))
+        return storage is None or geometry(ref) not in storage.variables
 
     def _place(self, recorded: str) -> torch.device:
         """Return the device for a recorded one: what ran on an accelerator runs on the backend's device, and so does a

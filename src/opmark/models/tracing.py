@@ -16,7 +16,7 @@ from opmark.errors import InvalidParameter, OpmarkError, UnknownName
 from opmark.models.counting import make_call
 from opmark.models.execution import callable_of, placed
 from opmark.models.extraction import Extraction
-from opmark.models.index_arguments import index_limits
+from opmark.models.index_bounds import ValueBounds, value_bounds
 from opmark.models.recognition import proposals
 from opmark.models.source import ModelSource
 from opmark.plugin import Params, draw_values
@@ -26,7 +26,7 @@ from opmark.plugin.registry import implementations
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Entry, ImportProblem, TensorSpec
 from opmark.schema.arguments import canonical
-from opmark.schema.tensor import DTYPES
+from opmark.schema.tensor import DTYPES, IndexValues
 
 _NO_DATA = frozenset({
     "_unsafe_view", "lift_fresh", "_local_scalar_dense", "is_nonzero", "empty", "empty_like", "empty_strided",
@@ -128,21 +128,44 @@ def _described(value: Any) -> Any:
 
 
 def _bounded(name: str, args: list[Any]) -> list[Any]:
-    """Return the arguments of a call, with indices that lie inside the tensor that they point into."""
-    limits = {id(indices): limit for indices, limit in index_limits(name, args)}
+    """Return the arguments of a call, with indices that lie inside the tensor that they point into, and other values
+    that the operator accepts."""
+    found = list(args)
+    for place, bounds in value_bounds(name, args, _shape, _is_mask).items():
+        if len(place) > 1:
+            found[place[0]] = list(found[place[0]])
+        holder = found if len(place) == 1 else found[place[0]]
+        holder[place[-1]] = _within(holder[place[-1]], bounds)
+    return found
 
-    def bound(value: Any) -> Any:
-        if isinstance(value, list):
-            return [bound(one) for one in value]
-        return _below(value, limits[id(value)]) if id(value) in limits else value
 
-    return [bound(one) for one in args] if limits else args
+def _shape(value: Any) -> tuple[int, ...] | None:
+    return value.shape if isinstance(value, TensorSpec) else None
 
 
-def _below(indices: Any, size: int) -> Any:
-    if not isinstance(indices, TensorSpec) or DTYPES[indices.dtype].kind != "int":
-        return indices
-    return msgspec.structs.replace(indices, low=0, high=max(1, size))
+def _is_mask(spec: TensorSpec) -> bool:
+    return spec.dtype in ("bool", "uint8")
+
+
+@dataclass(frozen=True)
+class _BoundDraw:
+    """Draws values that belong together, and remembers how a workload calls them."""
+
+    kind: str
+    shape: tuple[int, ...]
+    low: int
+    high: int
+
+    def __call__(self, generator: Any) -> Any:
+        return IndexValues(self.kind).draw(self.shape, self.low, self.high, generator)
+
+
+def _within(spec: TensorSpec, bounds: ValueBounds) -> TensorSpec:
+    kind = "float" if bounds.floats else "int"
+    if DTYPES[spec.dtype].kind != kind:
+        return spec
+    draw = _BoundDraw(bounds.values, spec.shape, int(bounds.low), int(bounds.high)) if bounds.values else None
+    return msgspec.structs.replace(spec, low=bounds.low, high=bounds.high, make=draw)
 
 
 def _node(value: Any) -> Any:
@@ -150,6 +173,8 @@ def _node(value: Any) -> Any:
     if isinstance(value, TensorSpec):
         fields = ("shape", "dtype", "low", "high", "strides")
         plain = {key: list(one) if isinstance(one := getattr(value, key), tuple) else one for key in fields}
+        if isinstance(value.make, _BoundDraw):
+            plain = {**plain, "values": value.make.kind, "strides": None}
         return canonical(plain)
     if isinstance(value, list):
         return [_node(item) for item in value]

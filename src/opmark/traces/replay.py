@@ -21,7 +21,7 @@ import psutil
 import torch
 
 from opmark.errors import OutOfMemory
-from opmark.models.index_arguments import OFFSETS, index_limits
+from opmark.models.index_bounds import value_bounds
 from opmark.schema.replay import ReplayedCall, ReplayReport
 from opmark.traces.replay_collectives import OUTPUT_FIRST, ReplayGroups, make_exchange
 from opmark.traces.replay_part import LeftOut, ReplayPart, choose_calls, is_communication
@@ -48,6 +48,8 @@ _VARIANCES = frozenset({"running_var", "exp_avg_sqs", "max_exp_avg_sqs", "state_
 """Arguments that are never negative."""
 _COPIES = frozenset({"to", "_to_copy", "clone", "contiguous", "copy_", "cat", "stack", "repeat", "detach", "alias"})
 """Calls whose result has the values of their arguments."""
+_LAST_OFFSET = 7
+"""Place of `include_last_offset` among the arguments of an embedding bag."""
 _MOST_ROUNDS = 8
 _MOST_DIFFERENCES = 20
 _TRITON = "triton"
@@ -344,22 +346,19 @@ class _Builder:
         self.steps.append(step)
 
     def _limit_indices(self, name: str, step: ReplayStep, args: list[Expression]) -> None:
-        """Note which indices have to be below which number."""
-        shown = [_shown(one) for one in args]
-        for indices, limit in index_limits(name, shown):
-            if isinstance(indices, _Shown) and indices.dtype not in ("bool", "uint8") and limit > 0:
-                variable = indices.variable
-                own = variable.storage.limit
-                variable.storage.limit = limit if own is None else min(own, limit)
+        """Note which values tensors have to have: indices below a number, offsets that divide rows, probabilities."""
+        bounds = value_bounds(name, args, _shape_of, _is_mask)
+        for (place, *inside), bound in bounds.items():
+            variable = args[place][inside[0]] if inside else args[place]
+            storage, limit = variable.storage, int(bound.high)
+            if bound.floats:
+                storage.positive = True
+            elif bound.values == "offsets":
+                storage.divides = limit
+                storage.ends = len(args) > _LAST_OFFSET and args[_LAST_OFFSET] is True
+            elif not _is_mask(variable):
+                storage.limit = limit if storage.limit is None else min(storage.limit, limit)
                 step.limits.append((variable, limit))
-        for place, table in OFFSETS.get(name, ()):
-            if max(place, table) < len(args) and isinstance(args[place], ReplayVariable):
-                offsets, rows = args[place], args[table]
-                if isinstance(rows, ReplayVariable) and rows.ref.shape:
-                    offsets.storage.divides = rows.ref.shape[0]
-                    ends = len(args) > 8 and args[8] is True  # include_last_offset
-                    if ends or not name.startswith(("embedding", "_embedding")):
-                        offsets.storage.high = rows.ref.shape[0]
 
     def _argument(self, argument: Any, value: Value, used: dict[int, int]) -> Expression:
         kind = str(argument.type)
@@ -575,7 +574,7 @@ class _Builder:
                         _synchronizer(self.device)()
                     self._compare(step, values)
                     kept.append(step)
-                except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, AttributeError) as error:
+                except Exception as error:  # noqa: BLE001 - operators raise anything, and it becomes a named gap
                     self._drop(step, error, values, tensors)
                 for name in {one.name for one in (*step.variables(), *step.results())}:
                     if last.get(name, -1) <= number and name not in tensors:
@@ -722,17 +721,12 @@ class _Values(dict[str, Any]):
         del self._all[name]
 
 
-class _Shown:
-    """A variable as rules for indices see it."""
-
-    def __init__(self, variable: ReplayVariable) -> None:
-        self.variable, self.shape, self.dtype = variable, variable.ref.shape, variable.ref.dtype
+def _shape_of(value: Expression) -> tuple[int, ...] | None:
+    return value.ref.shape if isinstance(value, ReplayVariable) else None
 
 
-def _shown(value: Expression) -> Any:
-    if isinstance(value, ReplayVariable):
-        return _Shown(value)
-    return [_shown(one) for one in value] if isinstance(value, list) else value
+def _is_mask(value: Expression) -> bool:
+    return isinstance(value, ReplayVariable) and value.ref.dtype in ("bool", "uint8")
 
 
 def _storage_key(ref: TensorRef) -> Any:

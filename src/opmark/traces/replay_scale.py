@@ -152,7 +152,7 @@ class _Propagation:
         for arguments in self._candidates(schema, node, inputs):
             try:
                 results = _run_on_meta(operator, schema, arguments)
-            except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+            except Exception as error:  # noqa: BLE001 - operators raise anything for sizes that do not fit
                 reason = (str(error).strip().splitlines() or [""])[0][:120]
                 continue
             return arguments, _as_recorded(node.outputs, results)
@@ -182,7 +182,7 @@ class _Propagation:
             for chosen in combinations(places, count):
                 for options in self._choices(sizes, chosen):
                     whole = prod(size for size in options if size != -1)
-                    if whole == elements or (-1 in options and whole and elements % whole == 0 and count == len(places)):
+                    if whole == elements or (-1 in options and whole and elements % whole == 0):
                         yield options
 
     def _choices(self, sizes: list[int], chosen: tuple[int, ...]) -> Iterator[list[int]]:

@@ -31,6 +31,8 @@ class ReplayStorage:
     """Every index in it has to be below this."""
     divides: int | None = None
     """Its values are ascending offsets into so many rows."""
+    ends: bool = False
+    """Whether the last offset is the number of rows."""
     positive: bool = False
     low: int | None = None
     high: int | None = None
@@ -108,10 +110,9 @@ def _fill(flat: torch.Tensor, storage: ReplayStorage, generator: torch.Generator
         if values is not flat:
             flat.copy_(values)
     elif storage.divides is not None:
-        offsets, count = flat.zero_(), max(1, prod(shape))
-        offsets[:count] = torch.arange(count, device=flat.device).mul_(storage.divides).div_(
-            max(1, count - 1 if storage.high == storage.divides else count), rounding_mode="floor"
-        )  # fmt: skip
+        count = max(1, prod(shape))
+        places = torch.arange(count, device=flat.device).mul_(storage.divides)
+        flat.zero_()[:count] = places.div_(max(1, count - 1 if storage.ends else count), rounding_mode="floor")
     elif dtype is torch.bool:
         flat.view(torch.uint8).random_(0, 2, generator=generator)
     else:

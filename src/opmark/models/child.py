@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from opmark.errors import OpmarkError
+from opmark.models.calls import CALLS
 from opmark.models.host import SERVE, ChildAnswer, ChildQuestion, describe_error, pack, unpack_all
 from opmark.models.offline import no_network
 from opmark.models.source import ModelSource
@@ -38,6 +39,10 @@ def _answer(asked: str | bytes) -> bytes:
 
     question = msgspec.json.decode(asked, type=ChildQuestion)
     try:
+        if question.what == CALLS:
+            from opmark.models.tracing import know_calls
+
+            return msgspec.json.encode(ChildAnswer(msgspec.Raw(msgspec.json.encode(know_calls(**question.options)))))
         source = source_of(question.name)
         assert source is not None
         with no_network():

@@ -30,7 +30,7 @@ def read_trace(path: str | Path) -> ProgramTrace:
     with gc_disabled():
         trace = _read_file(path)
         if (times := _times_beside(path)) is not None:
-            merge_times(trace, read_chrome_trace(times, read_content(times)))
+            merge_times(trace, read_chrome_trace(times, read_content(times), keep_ids=True))
     if trace.rank is None and (found := _RANK.search(path.name)):
         trace.rank = int(found[1])
     return trace

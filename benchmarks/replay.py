@@ -7,7 +7,6 @@ counted from the allocations that torch's profiler sees.
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import time
@@ -86,9 +85,13 @@ class _Dlrm(nn.Module):  # type: ignore[misc]
     def __init__(self, tables: int = 8, rows: int = 20000, width: int = 64) -> None:
         super().__init__()
         self.tables = nn.ModuleList(nn.EmbeddingBag(rows, width, mode="sum") for _ in range(tables))
-        self.bottom = nn.Sequential(nn.Linear(13, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, width))
+        self.bottom = nn.Sequential(
+            nn.Linear(13, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, width)
+        )
         pairs = (tables + 1) * tables // 2
-        self.top = nn.Sequential(nn.Linear(pairs + width, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 1))
+        self.top = nn.Sequential(
+            nn.Linear(pairs + width, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 1)
+        )
 
     def forward(self, dense: Any, offsets: Any, *indices: Any) -> Any:
         low = self.bottom(dense)
@@ -234,15 +237,15 @@ def main() -> None:
 
             with tempfile.TemporaryDirectory() as folder:
                 results = processes.get_context("spawn").Queue()
-                processes.spawn(run_ddp, (os.path.join(folder, "meeting"), results), nprocs=2)
+                processes.spawn(run_ddp, (str(Path(folder) / "meeting"), results), nprocs=2)
                 row = ReplayRow(*results.get())
         else:
             row = run_program(name)
-        print(
-            f"| {TITLES[name]} | {row.coverage} | {row.cpu_ratio:.3f} | {row.wall_ratio:.3f} | {seconds(row.original)} | "
-            f"{row.memory_ratio:.2f} x {count_bytes(row.peak)} | {row.gaps} |",
-            flush=True,
-        )
+        cells = [
+            TITLES[name], row.coverage, f"{row.cpu_ratio:.3f}", f"{row.wall_ratio:.3f}", seconds(row.original),
+            f"{row.memory_ratio:.2f} x {count_bytes(row.peak)}", row.gaps,
+        ]  # fmt: skip
+        print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from msgspec import to_builtins
@@ -13,7 +14,6 @@ from opmark.api.requests import ReplayRequest, RunRequest, keywords_of
 from opmark.api.result import Result
 from opmark.api.run import run_request
 from opmark.errors import InvalidParameter, UserError
-from opmark.schema import Record
 from opmark.schema.case import TRACE_PREFIX
 from opmark.schema.options import MeasureOptions, StoreOptions, options_of, split_names
 from opmark.schema.record import MEASURED
@@ -35,17 +35,17 @@ class ReplayResult:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return what `--json` prints: one object per backend and rank, with the median of the whole step."""
-        medians = {record.task.backend: _median(record) for record in self.result.records}
+        medians = {
+            record.task.backend: median(record.measurements[0].samples)
+            for record in self.result.records
+            if record.measurements and record.measurements[0].samples
+        }
         found = []
         for report in self.reports:
             plain = to_builtins(replace(report, timeline=[]))
             plain.pop("timeline")
             found.append({"run": self.result.run.id, "median": medians.get(report.backend), **plain})
         return found
-
-
-def _median(record: Record) -> float | None:
-    return record.measurements[0].median if record.measurements else None
 
 
 @keywords_of(ReplayRequest)
@@ -77,7 +77,9 @@ def replay_request(request: ReplayRequest) -> ReplayResult:
         if record.status in MEASURED and task.backend not in looked:
             looked.add(task.backend)
             ranks = int(task.case.params.get("ranks", 1))
-            reports += look_at_replay(name, task.case.params, task.backend, task.settings.threads, ranks, request.timeout)
+            reports += look_at_replay(
+                name, task.case.params, task.backend, task.settings.threads, ranks, request.timeout
+            )
     if request.trace_out is not None and reports:
         Path(request.trace_out).write_text(chrome_trace(reports), encoding="utf-8")
     return ReplayResult(result, reports)
@@ -100,6 +102,8 @@ def _check(request: ReplayRequest, name: str) -> dict[str, Any]:
     request.say(f"{name}: {trace.format}, {count_noun(len(chosen), 'call')} to replay")
     if request.ranks is not None:
         if not files.ranks:
-            raise UserError(f"--ranks: {name} is the trace of one process", "name the folder with the files of all ranks")
+            raise UserError(
+                f"--ranks: {name} is the trace of one process", "name the folder with the files of all ranks"
+            )
         params["ranks"] = request.ranks
     return params

@@ -300,12 +300,17 @@ class ReplayRequest(StoreOptions, MeasureOptions):
         Option("A trace: a file, a folder with one file per rank, or NAME.json for NAME.rank-0.json and so on.",
                argument="TRACE"),
     ] = field(kw_only=False)  # fmt: skip
-    step: Annotated[str, Option("Number of a step that the profiler marked, `last` (the last complete one) or `all`.")] = "last"
-    subgraph: Annotated[str, Option("Only the calls below this label; a part of it that no other label has will do.")] = ""
+    step: Annotated[
+        str, Option("Number of a step that the profiler marked, `last` (the last complete one) or `all`.")
+    ] = "last"
+    subgraph: Annotated[
+        str, Option("Only the calls below this label; a part of it that no other label has will do.")
+    ] = ""
     only: Annotated[str, Option("compute, comms or all.", known=("all", "compute", "comms"))] = "all"
     skip: Annotated[Names, Option("Leave these operators out, as in 'aten::copy_*'.")] = ()
     scale: Annotated[
-        Names, Option("OLD=NEW: what if a recorded size were another one, as in 32=64 for twice the batch.", form="texts")
+        Names,
+        Option("OLD=NEW: what if a recorded size were another one, as in 32=64 for twice the batch.", form="texts"),
     ] = ()
     ranks: Annotated[
         int | None,

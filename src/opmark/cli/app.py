@@ -74,8 +74,8 @@ COMMANDS = {
     "replay": (
         "replay",
         "How long does a recorded program take here?"
-        "\n\nReplays the calls of a trace as one launch: what is covered and what not, and replayed against recorded time "
-        "per operator.",
+        "\n\nReplays the calls of a trace as one launch. Says what is covered and what not, and compares replayed with "
+        "recorded time per operator.",
     ),
     "evaluate": (
         "evaluate",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -69,7 +68,7 @@ def trace_operator(name: str) -> Operator:
         summary="a recorded program, replayed call by call",
         category="trace",
         params=(
-            Param("step", "choice", "the last complete step that the profiler marked, all, or the number of one", "last"),
+            Param("step", "choice", "last complete step that the profiler marked, all, or the number of one", "last"),
             Param("subgraph", "choice", "only the calls below this label", ""),
             choice("only", "computation, communication, or both", ("all", "compute", "comms"), "all"),
             Param("skip", "choice", "patterns of operators that are left out, as in aten::copy_*", ""),
@@ -119,7 +118,9 @@ class _Traces:
         wanted = pattern.removeprefix(TRACE_PREFIX)
         if ".rank-*" in wanted:
             return [pattern]
-        return [TRACE_PREFIX + file for file in sorted(glob.glob(wanted)) if ".kineto." not in file]
+        path = Path(wanted)
+        files = sorted(path.parent.glob(path.name)) if path.parent.is_dir() else []
+        return [f"{TRACE_PREFIX}{file}" for file in files if ".kineto." not in file.name]
 
 
 TRACES = _Traces()

@@ -371,7 +371,9 @@ class _Builder:
                 return None
             if value.kind == "Device":
                 return self._place(value.text) if value.text else None
-            raise Gap(f"its argument `{argument.name}` is {value.text or 'an object'}, which the trace does not contain")
+            raise Gap(
+                f"its argument `{argument.name}` is {value.text or 'an object'}, which the trace does not contain"
+            )
         if "Device" in kind and isinstance(value, str):
             return self._place(value)
         if ("number" in kind or "float" in kind) and isinstance(value, str):
@@ -476,7 +478,7 @@ class _Builder:
         used: dict[int, int] = defaultdict(int)
         places = [refs for value in node.inputs if (refs := list(tensors_of([value])))]
         functional = "functional::" in node.name
-        results = [ref for ref in tensors_of(node.outputs)] if functional else []
+        results = list(tensors_of(node.outputs)) if functional else []
         first = places[0] if places else []
         sent, received = first, first
         if node.collective.name in OUTPUT_FIRST and len(places) > 1 and not functional:
@@ -617,9 +619,7 @@ class _Builder:
                 continue
             self.compared += 1
             shape, dtype = tuple(value.shape), str(value.dtype).removeprefix("torch.")
-            if (shape, dtype) != (variable.ref.shape, variable.ref.dtype) and len(
-                self.differences
-            ) < _MOST_DIFFERENCES:
+            if (shape, dtype) != (variable.ref.shape, variable.ref.dtype) and len(self.differences) < _MOST_DIFFERENCES:
                 self.differences.append(
                     f"{step.node.name} returned {list(shape)} {dtype}, recorded {list(variable.ref.shape)} "
                     f"{variable.ref.dtype}"

@@ -23,8 +23,8 @@ OUTPUT_FIRST = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather"
 """Collectives whose operators in c10d take the received tensors before the sent ones."""
 _SIZED = frozenset({"all_gather", "reduce_scatter", "all_to_all"})
 """Collectives whose buffers grow with the number of ranks."""
-_gather_single = getattr(dist, "all_gather_single", None) or getattr(dist, "all_gather_into_tensor", None)
-_scatter_single = getattr(dist, "reduce_scatter_single", None) or getattr(dist, "reduce_scatter_tensor", None)
+_gather_single: Any = getattr(dist, "all_gather_single", None) or getattr(dist, "all_gather_into_tensor", None)
+_scatter_single: Any = getattr(dist, "reduce_scatter_single", None) or getattr(dist, "reduce_scatter_tensor", None)
 
 
 @dataclass
@@ -196,5 +196,3 @@ class _Handles:
 def _pad(parts: Tensors, there: int) -> Tensors:
     """Return one tensor for each rank: ranks that were not recorded get buffers of their own."""
     return parts[:there] + [torch.empty_like(parts[0]) for _ in range(there - len(parts))]
-
-

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import prod, sqrt
-from typing import Any
 
 import torch
 

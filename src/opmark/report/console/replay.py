@@ -48,8 +48,8 @@ def coverage_lines(report: ReplayReport) -> list[str]:
     )
     found += [f"differs: {one}" for one in report.differences]
     found.append(
-        f"tensors that exist before the step: {count_bytes(report.made_bytes)}; times per operator are of one replay that "
-        "waits for each call"
+        f"tensors that exist before the step: {count_bytes(report.made_bytes)}; times per operator are of one replay "
+        "that waits for each call"
     )
     return found
 

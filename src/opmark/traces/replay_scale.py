@@ -62,6 +62,7 @@ class SizeChange(NamedTuple):
 
 class _Propagation:
     def __init__(self, sizes: dict[int, int]) -> None:
+        self.asked = sizes
         self.learned = dict(sizes)
         """New sizes by recorded size: those that were asked for, and what calls have made of them."""
         self.known: dict[Any, TensorRef] = {}
@@ -87,10 +88,9 @@ class _Propagation:
         return found, lost
 
     def _has_size(self, node: TraceNode) -> bool:
-        """Return whether a call without changed tensors makes one of a changed size, as `zeros` does."""
-        return not list(tensors_of(node.inputs)) and any(
-            size in self.learned for ref in tensors_of(node.outputs) for size in ref.shape
-        )
+        """Return whether a call of unchanged tensors makes one of a changed size, as `zeros` and `expand` do."""
+        there = {size for ref in tensors_of(node.inputs) for size in ref.shape}
+        return any(size in self.asked and size not in there for ref in tensors_of(node.outputs) for size in ref.shape)
 
     def _key(self, ref: TensorRef) -> Any:
         return (ref.storage or ("tensor", ref.tensor), geometry(ref)) if ref.storage or ref.tensor else None
@@ -135,7 +135,7 @@ class _Propagation:
                 if (key := self._key(old)) is not None:
                     self.known[key] = new
                 for before, after in zip(old.shape, new.shape, strict=False):
-                    if before != after and before > 1:
+                    if any(before % one == 0 and before * other == after * one for one, other in self.asked.items()):
                         self.learned.setdefault(before, after)
 
     def _call(self, node: TraceNode, inputs: list[Value]) -> tuple[list[Value], list[Value]]:
@@ -167,7 +167,8 @@ class _Propagation:
         if tensor is not None and name in ("view", "reshape", "_unsafe_view", "_reshape_alias", "view_copy"):
             sizes = inputs[1]
             if isinstance(sizes, list) and all(isinstance(size, int) for size in sizes):
-                for other in self._views(sizes, prod(tensor.shape)):
+                made = next(tensors_of(node.outputs), tensor)
+                for other in self._views(sizes, made.shape, prod(tensor.shape)):
                     yield [inputs[0], other, *inputs[2:]]
         yield [
             self._replaced(value) if argument in _SIZES else value
@@ -176,13 +177,22 @@ class _Propagation:
         yield inputs
         yield [self._replaced(value) for value in inputs]
 
-    def _views(self, sizes: list[int], elements: int) -> Iterator[list[int]]:
+    def _views(self, sizes: list[int], recorded: tuple[int, ...], elements: int) -> Iterator[list[int]]:
+        """Yield sizes with so many elements, the fewest changes first. A size that is left open (-1) has to be one that
+        the recorded size may have become."""
         places = [i for i, size in enumerate(sizes) if size > 0 and self._others(size)][:_MOST_DIMS]
+        open_at = sizes.index(-1) if -1 in sizes else None
         for count in range(len(places) + 1):
             for chosen in combinations(places, count):
                 for options in self._choices(sizes, chosen):
-                    whole = prod(size for size in options if size != -1)
-                    if whole == elements or (-1 in options and whole and elements % whole == 0):
+                    rest = prod(size for size in options if size != -1)
+                    if open_at is None:
+                        fits = rest == elements
+                    else:
+                        before = recorded[open_at] if open_at < len(recorded) else 0
+                        left = elements // rest if rest and elements % rest == 0 else 0
+                        fits = left == before or left in self._others(before)
+                    if fits:
                         yield options
 
     def _choices(self, sizes: list[int], chosen: tuple[int, ...]) -> Iterator[list[int]]:
@@ -196,7 +206,7 @@ class _Propagation:
     def _others(self, size: int) -> list[int]:
         """Return what a size may have become: what is known of it, and multiples of a size that was changed."""
         found = [self.learned[size]] if size in self.learned else []
-        found += [size // old * new for old, new in self.learned.items() if size % old == 0 and size != old]
+        found += [size // old * new for old, new in self.asked.items() if size % old == 0 and size != old]
         return list(dict.fromkeys(other for other in found if other != size))
 
     def _replaced(self, value: Value) -> Value:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from opmark.api.history import history
     from opmark.api.judge import judge
     from opmark.api.rank import rank
+    from opmark.api.replay import replay
     from opmark.api.report import make_report
     from opmark.api.result import Result
     from opmark.api.run import Profiling, plan, run
@@ -39,6 +40,7 @@ _PUBLIC = {
     "make_report": "opmark.api.report:make_report",
     "plan": "opmark.api.run:plan",
     "rank": "opmark.api.rank:rank",
+    "replay": "opmark.api.replay:replay",
     "run": "opmark.api.run:run",
     "serve": "opmark.dashboard.serve:serve",
     "show": "opmark.api.show:show",
@@ -115,6 +117,7 @@ __all__ = [
     "make_report",
     "plan",
     "rank",
+    "replay",
     "run",
     "serve",
     "show",

@@ -20,6 +20,7 @@ from opmark.schema.options import (
     DEFAULT_RETRIES,
     DEFAULT_TIMEOUT,
     LONGEST,
+    MOST_RANKS,
     MOST_SEED,
     MOST_THREADS,
     MeasureOptions,
@@ -283,6 +284,46 @@ class LedgerRequest(StoreOptions, MeasureOptions):
     ] = field(default=None, kw_only=False)  # fmt: skip
     params: Annotated[Mapping[str, Any] | None, _MODEL_PARAMS] = None
     size: Annotated[str, _MODEL_SIZE] = ""
+    effort: Annotated[str, _EFFORT] = "quick"
+    retries: Annotated[int, _RETRIES] = DEFAULT_RETRIES
+    on_start: "Callable[[Run, Plan, list[Record]], None] | None" = None
+    on_record: "Callable[[Record], None] | None" = None
+    say: Callable[[str], None] = talk
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ReplayRequest(StoreOptions, MeasureOptions):
+    """`opmark replay`"""
+
+    trace: Annotated[
+        PathLike,
+        Option("A trace: a file, a folder with one file per rank, or NAME.json for NAME.rank-0.json and so on.",
+               argument="TRACE"),
+    ] = field(kw_only=False)  # fmt: skip
+    step: Annotated[
+        str, Option("Number of a step that the profiler marked, `last` (the last complete one) or `all`.")
+    ] = "last"
+    subgraph: Annotated[
+        str, Option("Only the calls below this label; a part of it that no other label has will do.")
+    ] = ""
+    only: Annotated[str, Option("compute, comms or all.", known=("all", "compute", "comms"))] = "all"
+    skip: Annotated[Names, Option("Leave these operators out, as in 'aten::copy_*'.")] = ()
+    scale: Annotated[
+        Names,
+        Option("OLD=NEW: what if a recorded size were another one, as in 32=64 for twice the batch.", form="texts"),
+    ] = ()
+    ranks: Annotated[
+        int | None,
+        Option("Processes; with fewer than recorded, missing ones are simulated by shape. [default: as recorded]",
+               least=1, most=MOST_RANKS, example="2"),
+    ] = None  # fmt: skip
+    iterations: Annotated[
+        int | None, Option("Exactly so many replays. [default: by effort]", least=1, example="10")
+    ] = None  # fmt: skip
+    trace_out: Annotated[
+        PathLike | None,
+        Option("Write a trace that Perfetto opens, with recorded and replayed calls side by side.", form="path"),
+    ] = None
     effort: Annotated[str, _EFFORT] = "quick"
     retries: Annotated[int, _RETRIES] = DEFAULT_RETRIES
     on_start: "Callable[[Run, Plan, list[Record]], None] | None" = None

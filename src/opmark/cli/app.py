@@ -71,6 +71,12 @@ COMMANDS = {
         "\n\nOperators, measured one by one, beside the whole model: share of its time, distance from the roofline, "
         "gain. Shows a stored run, or measures a model with its operators.",
     ),
+    "replay": (
+        "replay",
+        "How long does a recorded program take here?"
+        "\n\nReplays the calls of a trace as one launch. Says what is covered and what not, and compares replayed with "
+        "recorded time per operator.",
+    ),
     "evaluate": (
         "evaluate",
         "How accurate is a model on labelled data, on each backend?"
@@ -135,7 +141,7 @@ COMMANDS = {
 """By command: its module in this package, with a function or a group of commands of the same name, and its help."""
 
 PANELS = {
-    "Measure": ("run", "list", "describe", "coverage", "judge", "extract", "ledger", "evaluate"),
+    "Measure": ("run", "list", "describe", "coverage", "judge", "extract", "ledger", "replay", "evaluate"),
     "Compare": ("compare", "ab", "check", "bisect", "rank", "history"),
     "Look at results, keep and share them": (
         "show", "runs", "report", "model", "serve", "query", "fit", "merge", "push", "prune"

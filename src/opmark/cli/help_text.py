@@ -46,6 +46,11 @@ EXAMPLES = {
         "opmark extract model:bert-base -p batch=1 -o ops.yaml",
         "opmark extract model:resnet50 --graph onnxruntime-cpu",
     ),
+    "replay": (
+        "opmark replay step.json --backend torch-cpu",
+        "opmark replay step.json --subgraph backward --trace-out both.json",
+        "opmark replay captures/ --ranks 2 --scale 32=64",
+    ),
     "evaluate": (
         "opmark evaluate model:resnet50 --data imagenet:/data/imagenet/val --data-percent 10",
         "opmark evaluate model:bert-base --data squad:dev-v1.1.json --data-option vocab=vocab.txt "

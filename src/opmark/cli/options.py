@@ -196,6 +196,7 @@ def reference_page() -> str:
         ("`judge`", requests.JudgeRequest),
         ("`extract`", requests.ExtractRequest),
         ("`evaluate`, beside where it is kept", requests.EvaluateRequest),
+        ("`replay`, beside how to measure and where it is kept", requests.ReplayRequest),
         ("`ledger`, beside how to measure and where it is kept", requests.LedgerRequest),
     )
     lines = [

@@ -191,6 +191,8 @@ class Operator:
     foreign: bool = False
     """A function of a framework and not an entry of the catalogue: it has no reference and no cost formula. The backend
     counts the cost of one call."""
+    recorded: bool = False
+    """A program that is replayed as it was recorded: nothing compiles or differentiates it."""
     sample: tuple[str, ...] = ()
     """A large case is verified by a part of it. Along which sizes it can be cut is found with the reference. This names
     sizes where that fails because outputs depend on their positions, as the queries of a causal attention do: then the
@@ -294,6 +296,8 @@ class Operator:
         """Return why this phase does not exist, or None if it does."""
         if phase == "forward":
             return None
+        if self.recorded:
+            return f"`{self.name}` is replayed as it was recorded, with its backward pass if it has one"
         if self.foreign:
             return None  # only the framework knows whether there is a gradient
         if not self.gradients:

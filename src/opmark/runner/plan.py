@@ -182,6 +182,8 @@ def _why_unsupported(case: Case, operator: Operator, info: BackendInfo, settings
         return "ranks do a call together: clients of one process cannot send it"
     if operator.device_only and info.device == "cpu":
         return f"{info.name} computes in the memory of the host: there is no device to move data to or from"
+    if operator.recorded and info.compiles:
+        return f"{info.name} compiles, and a trace is replayed call by call"
     if operator.ranks and info.compiles:
         return f"{info.name} compiles, and what ranks exchange is not compiled"
     named = {case.params.get(param.name, param.default) for param in operator.params if param.kind == "dtype"}

@@ -67,6 +67,8 @@ modules to load, the build of the operator, and its data: each a mapping with th
 
 MODEL_PREFIX = "model:"
 """Begins the names of operators that are whole models."""
+TRACE_PREFIX = "trace:"
+"""Begins the names of operators that are recorded programs."""
 VIEWS_TAG = "views="
 """Begins a tag of the case of a model: how many of its calls only make views, which `opmark extract` leaves out."""
 

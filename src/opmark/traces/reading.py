@@ -85,33 +85,36 @@ def _times_beside(path: Path) -> Path | None:
 
 
 def read_ranks(path: str | Path) -> list[ProgramTrace]:
-    """Read the traces of all ranks, in the order of their ranks: those of a folder, or NAME.rank-0.json,
-    NAME.rank-1.json and so on for NAME.json. A trace of one process is a list of one."""
+    """Read the traces of all ranks, in the order of their ranks. A trace of one process is a list of one."""
     path = Path(path)
     if path.is_file():
         return [read_trace(path)]
-    if path.is_dir():
-        files = {_rank(file): file for file in sorted(path.iterdir()) if _rank(file) is not None}
-    else:
-        stem = path.name.removesuffix(".gz").removesuffix(".json")
-        beside = path.parent.glob("*") if path.parent.is_dir() else ()
-        files = {
-            _rank(file): file
-            for file in sorted(beside)
-            if file.name.startswith(f"{stem}.rank") and _rank(file) is not None
-        }
-    if not files:
-        raise InvalidFile(
-            f"{path}: is no trace and no folder with traces of ranks",
-            "traces of ranks are called NAME.rank-0.json, NAME.rank-1.json and so on",
-        )
+    files = find_ranks(path)
     traces = []
-    for rank, file in sorted(files.items(), key=lambda one: one[0] or 0):
+    for rank, file in files.items():
         trace = read_trace(file)
         trace.rank = rank
         trace.world_size = max(trace.world_size or 0, len(files))
         traces.append(trace)
     return traces
+
+
+def find_ranks(path: Path) -> dict[int, Path]:
+    """Return the files of the ranks by rank: those of a folder, or NAME.rank-0.json, NAME.rank-1.json and so on for
+    NAME.json."""
+    if path.is_dir():
+        candidates = list(path.iterdir())
+    else:
+        stem = path.name.removesuffix(".gz").removesuffix(".json")
+        candidates = list(path.parent.glob("*")) if path.parent.is_dir() else []
+        candidates = [file for file in candidates if file.name.startswith(f"{stem}.rank")]
+    files = {rank: file for file in sorted(candidates) if (rank := _rank(file)) is not None}
+    if not files:
+        raise InvalidFile(
+            f"{path}: is no trace and no folder with traces of ranks",
+            "traces of ranks are called NAME.rank-0.json, NAME.rank-1.json and so on",
+        )
+    return dict(sorted(files.items()))
 
 
 def _rank(path: Path) -> int | None:

@@ -132,13 +132,13 @@ class ProgramTrace(Struct, dict=True):
     @cached_property
     def calls(self) -> list[TraceNode]:
         """The calls that the program itself made: operators, collectives and kernels that no other one called."""
-        inside: set[int] = set()
+        inside: dict[int, TraceNode] = {}
         found = []
         for node in self.nodes:  # a parent begins before its children
-            if node.parent in inside:
-                inside.add(node.id)
+            if node.parent in inside and not _is_misplaced(node, inside[node.parent]):
+                inside[node.id] = node
             elif node.kind != "label":
-                inside.add(node.id)
+                inside[node.id] = node
                 found.append(node)
         return found
 
@@ -149,6 +149,16 @@ class ProgramTrace(Struct, dict=True):
             node = self.by_id[node.parent]
             seen.add(node.id)
             yield node
+
+
+def _is_misplaced(node: TraceNode, parent: TraceNode) -> bool:
+    """Return whether a file names a wrong parent: what an asynchronous collective ends, torch's observer takes for the
+    call that began last. An operator calls no collective, and nothing begins in a call that has ended."""
+    if node.kind == "collective" and parent.kind == "operator":
+        return True
+    if node.start is None or parent.start is None or parent.duration is None:
+        return False
+    return node.start > parent.start + parent.duration
 
 
 def tensors_of(values: list[Value]) -> Iterator[TensorRef]:

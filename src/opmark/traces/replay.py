@@ -1,0 +1,988 @@
+"""Replays a trace: the calls of a program, compiled to one function without arguments. Only workers import this.
+
+Every call becomes one line of a Python function that opmark writes: `v3 = f2(v1, v2, c0)`. Tensors are local variables
+and are deleted after their last use, so that memory is free as early as it was in the program. Results of calls are the
+arguments of later ones, as in the program; what no replayed call makes exists before the function is called. No text of
+the trace gets into the source: functions and constants have numbered names.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite, nan
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from opmark.errors import OutOfMemory
+from opmark.models.index_bounds import value_bounds
+from opmark.schema.replay import ReplayedCall, ReplayReport
+from opmark.traces.replay_collectives import OUTPUT_FIRST, ReplayGroups, make_exchange
+from opmark.traces.replay_part import LeftOut, ReplayPart, choose_calls, is_communication
+from opmark.traces.replay_report import make_report
+from opmark.traces.replay_values import (
+    Geometry,
+    ReplayStorage,
+    ReplayVariable,
+    dtype_of,
+    extent,
+    geometry,
+    make_tensors,
+)
+from opmark.traces.trace import OpaqueValue, ProgramTrace, TensorRef, TraceNode, Value, tensors_of
+from opmark.units import count_bytes
+
+_NO_AUTOGRAD = frozenset({"requires_grad_", "_backward", "retain_grad", "set_data", "_version", "is_leaf", "output_nr"})
+_BOOKKEEPING = frozenset({"record_stream", "is_pinned"})
+"""Calls about memory of a device that move no data."""
+_FILES = frozenset({"filename", "path", "file"})
+_REFUSED_SPACES = frozenset({"prim", "debugprims", "profiler"})
+_SQUARE_ROOTS = frozenset({"sqrt", "sqrt_", "rsqrt", "rsqrt_", "log", "log_", "_foreach_sqrt", "_foreach_sqrt_"})
+_VARIANCES = frozenset({"running_var", "exp_avg_sqs", "max_exp_avg_sqs", "state_sums", "save_invstd"})
+"""Arguments that are never negative."""
+_COPIES = frozenset({"to", "_to_copy", "clone", "contiguous", "copy_", "cat", "stack", "repeat", "detach", "alias"})
+"""Calls whose result has the values of their arguments."""
+_LAST_OFFSET = 7
+"""Place of `include_last_offset` among the arguments of an embedding bag."""
+_MOST_ROUNDS = 8
+_MOST_DIFFERENCES = 20
+_TRITON = "triton"
+
+Expression = Any
+"""A ReplayVariable, a constant, or a list of these."""
+
+
+class Gap(Exception):
+    """The reason why a call cannot be replayed."""
+
+
+@dataclass(eq=False)
+class ReplayStep:
+    """One call: a line of the compiled function."""
+
+    node: TraceNode
+    function: Callable[..., Any]
+    args: list[Expression]
+    kwargs: dict[str, Expression] = field(default_factory=dict)
+    targets: Expression = None
+    """Variables in the form in which the call returns them; None for what is not kept."""
+    writes: set[ReplayStorage] = field(default_factory=set)
+    limits: list[tuple[ReplayVariable, int]] = field(default_factory=list)
+    """Indices, and the number that all of them have to be below."""
+    handle: bool = False
+    """Whether it returns a handle to wait for before its tensors are used."""
+
+    def variables(self) -> Iterator[ReplayVariable]:
+        yield from _variables([self.args, list(self.kwargs.values())])
+
+    def results(self) -> Iterator[ReplayVariable]:
+        yield from _variables([self.targets])
+
+
+def _variables(value: Expression) -> Iterator[ReplayVariable]:
+    if isinstance(value, ReplayVariable):
+        yield value
+    elif isinstance(value, list):
+        for one in value:
+            yield from _variables(one)
+
+
+@dataclass(eq=False)
+class Replay:
+    """A compiled part of a trace: call it to replay it once."""
+
+    trace: ProgramTrace
+    steps: list[ReplayStep]
+    left_out: list[LeftOut]
+    notes: list[str]
+    differences: list[str]
+    """Results whose shape or type is not the recorded one."""
+    tensors: dict[str, torch.Tensor]
+    """Tensors that exist before the function is called, by the name of their variable."""
+    function: Callable[..., Any]
+    synchronize: Callable[[], None]
+    names: dict[str, Any]
+    lines: list[list[str]]
+    finish: list[str]
+    compared: int = 0
+
+    def __call__(self) -> tuple[()]:
+        self.function(*self.reads)
+        return ()
+
+    def __post_init__(self) -> None:
+        self.reads = list(self.tensors.values())
+
+    @property
+    def made_bytes(self) -> int:
+        """Bytes of the memory that exists before a replay."""
+        return sum({one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in self.reads}.values())
+
+    @property
+    def described(self) -> str:
+        return self.report().headline
+
+    def report(self, timed: bool = False) -> ReplayReport:
+        """Return what is replayed and what is not; with `timed`, run the calls one by one and add their times."""
+        times = self._time_calls() if timed else [(0.0, 0.0)] * len(self.steps)
+        calls = [
+            ReplayedCall(step.node.name, _recorded_time(step.node), step.node.start, start, seconds, step.node.thread)
+            for step, (start, seconds) in zip(self.steps, times, strict=True)
+        ]
+        return make_report(
+            self.trace, calls, self.left_out, self.notes, self.differences, self.compared, self.made_bytes, timed
+        )
+
+    def _time_calls(self) -> list[tuple[float, float]]:
+        """Return (start, seconds) of every call, each waited for. The clock's own cost is subtracted."""
+        codes = [compile("\n".join(lines) or "pass", "<replay>", "exec") for lines in self.lines]
+        values = {**self.names, **self.tensors}
+        empty, nothing = [], compile("pass", "<replay>", "exec")
+        for _ in range(200):
+            began = time.perf_counter()
+            exec(nothing, values)
+            self.synchronize()
+            empty.append(time.perf_counter() - began)
+        overhead = sorted(empty)[len(empty) // 2]
+        found = []
+        with torch.no_grad():
+            for code in codes:
+                began = time.perf_counter()
+                exec(code, values)
+                self.synchronize()
+                found.append((began, max(0.0, time.perf_counter() - began - overhead)))
+            exec("\n".join(self.finish) or "pass", values)
+        return found
+
+
+def _recorded_time(node: TraceNode) -> float | None:
+    """Return the time of a call: of its kernels where it ran on a device, else on the host."""
+    return node.device_time if node.device_time else node.duration
+
+
+def compile_replay(
+    trace: ProgramTrace,
+    part: ReplayPart | None = None,
+    device: str = "cpu",
+    *,
+    seed: int = 0,
+    groups: ReplayGroups | None = None,
+    rewrite: Callable[[ProgramTrace, list[TraceNode]], tuple[list[TraceNode], list[LeftOut]]] | None = None,
+) -> Replay:
+    """Compile a part of a trace for a device. Calls that cannot be replayed are left out, each with a reason.
+    `rewrite` changes sizes."""
+    chosen, left_out = choose_calls(trace, part or ReplayPart())
+    calls = expand_calls(trace, chosen)
+    if rewrite is not None:
+        calls, lost = rewrite(trace, calls)
+        left_out += lost
+    place = torch.device(device)
+    builder = _Builder(trace, calls, place, groups or ReplayGroups(described=trace.groups), seed)
+    builder.left_out += left_out
+    return builder.build()
+
+
+def expand_calls(trace: ProgramTrace, calls: list[TraceNode]) -> list[TraceNode]:
+    """Return the calls, with some replaced by the calls that they made: where a later call takes a tensor that was made
+    inside, as a backward pass takes the mask of a dropout."""
+    children: dict[int | None, list[TraceNode]] = defaultdict(list)
+    for node in trace.nodes:
+        children[node.parent].append(node)
+
+    def inner(node: TraceNode) -> list[TraceNode]:
+        found: list[TraceNode] = []
+        for child in children[node.id]:
+            found += [child] if child.kind != "label" else inner(child)
+        return found
+
+    def deep(node: TraceNode) -> Iterator[TraceNode]:
+        for child in inner(node):
+            yield child
+            yield from deep(child)
+
+    for _ in range(_MOST_ROUNDS):
+        inside: dict[int, TraceNode] = {}
+        wanted: set[int] = set()
+        for call in calls:
+            taken = {ref.storage for ref in tensors_of(call.inputs)}
+            wanted |= {inside[storage].id for storage in taken if storage in inside}
+            given = {ref.storage for ref in tensors_of(call.outputs)}
+            for child in deep(call):
+                for ref in tensors_of(child.outputs):
+                    if ref.storage not in taken and ref.storage not in given:
+                        inside[ref.storage] = call
+            for storage in given - taken:
+                inside.pop(storage, None)
+        wanted = {call.id for call in calls if call.id in wanted and inner(call) and _only_calls(call)}
+        if not wanted:
+            break
+        calls = [one for call in calls for one in (inner(call) if call.id in wanted else [call])]
+    return calls
+
+
+def _only_calls(node: TraceNode) -> bool:
+    """Return whether an operator does nothing itself but call others."""
+    schema = node.schema.partition("(")[0]
+    try:
+        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(schema, "CompositeImplicitAutograd"))
+    except RuntimeError:  # no such operator
+        return False
+
+
+class _Builder:
+    """Compiles calls one after the other."""
+
+    def __init__(
+        self, trace: ProgramTrace, calls: list[TraceNode], device: torch.device, groups: ReplayGroups, seed: int
+    ) -> None:
+        self.trace, self.calls, self.device, self.groups = trace, calls, device, groups
+        devices = {ref.device.partition(":")[0] for call in calls for ref in tensors_of(call.inputs + call.outputs)}
+        self.host_only = not (devices - {"", "cpu", "meta"})
+        self.generator = torch.Generator(device).manual_seed(seed)
+        self.host_generator = torch.Generator("cpu").manual_seed(seed)
+        torch.manual_seed(seed)
+        self.free = _free_bytes(device)
+        self.steps: list[ReplayStep] = []
+        self.left_out: list[LeftOut] = []
+        self.notes: dict[str, int] = {}
+        self.differences: list[str] = []
+        self.compared = 0
+        self.names: dict[str, Any] = {}
+        self._function_names: dict[int, str] = {}
+        self._storages: dict[Any, ReplayStorage] = {}
+        self._made: list[ReplayStorage] = []
+        self._count = 0
+
+    def build(self) -> Replay:
+        for node in self.calls:
+            try:
+                self._add(node)
+            except Gap as gap:
+                self.left_out.append(LeftOut(node, str(gap)))
+        self._spread_rules()
+        tensors = self._make_all()
+        self._try_steps(tensors)
+        lines, finish = self._write_lines()
+        names = list(tensors)
+        source = [f"def replay({', '.join(names)}):"] + [f"    {line}" for step in lines for line in step]
+        source += [f"    {line}" for line in finish] + ["    return ()"]
+        values = dict(self.names)
+        exec(compile("\n".join(source), "<replay>", "exec"), values)
+        return Replay(
+            self.trace, self.steps, self.left_out,
+            [f"{note}: {count} calls" if count > 1 else note for note, count in self.notes.items()],
+            self.differences, tensors, torch.no_grad()(values["replay"]), _synchronizer(self.device), self.names, lines,
+            finish, self.compared,
+        )  # fmt: skip
+
+    # One call at a time: arguments become variables and constants.
+
+    def _add(self, node: TraceNode) -> None:
+        for ref in tensors_of(node.inputs + node.outputs):
+            self._check(ref)
+        if node.collective is not None:
+            self._add_collective(node)
+        elif node.kind == "kernel":
+            self._add_kernel(node)
+        elif is_communication(node) and node.name.startswith("c10d::"):
+            raise Gap("a collective that opmark does not know")
+        else:
+            self._add_operator(node)
+
+    def _check(self, ref: TensorRef) -> None:
+        if any(size < 0 for size in ref.shape) or ref.offset < 0 or any(n < 0 for n in ref.strides or ()):
+            raise Gap("a tensor has a negative size, offset or stride")
+        if dtype_of(ref) is None:
+            raise Gap(f"torch {torch.__version__} has no element type `{ref.dtype}`")
+        if extent(ref) > self.free:
+            raise Gap(f"a tensor of {count_bytes(extent(ref))} does not fit: {count_bytes(self.free)} are free")
+
+    def _add_operator(self, node: TraceNode) -> None:
+        operator, schema = find_overload(node)
+        name = schema.name.partition("::")[2]
+        if name in _NO_AUTOGRAD:
+            raise Gap("it only concerns automatic differentiation, which a replay does not use")
+        if name in _BOOKKEEPING:
+            raise Gap("it moves no data: memory is kept by the replay itself")
+        given = list(node.inputs)
+        used: dict[int, int] = defaultdict(int)
+        substitute = _substitute(name, given, self._place(_first_device(node)))
+        if substitute is not None:
+            operator, schema, given = substitute
+            self._note(f"{node.name} is replayed as {schema.name}")
+        if len(given) > len(schema.arguments):
+            raise Gap(f"recorded with {len(given)} arguments; here it takes {len(schema.arguments)}")
+        args: list[Expression] = []
+        kwargs: dict[str, Expression] = {}
+        writes: set[ReplayStorage] = set()
+        first = next(tensors_of(node.outputs), None)
+        for argument, value in zip(schema.arguments, given, strict=False):
+            if isinstance(value, TensorRef) and self._is_number(value, first) and argument.alias_info is None:
+                args.append(1.0 if value.dtype == "float64" else 1)
+                continue
+            expression = self._argument(argument, value, used)
+            if argument.kwarg_only:
+                kwargs[argument.name] = expression
+            else:
+                args.append(expression)
+            storages = {one.storage for one in _variables(expression)}
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                writes |= storages
+            if argument.name in _VARIANCES or (name in _SQUARE_ROOTS and argument.name == "self"):
+                for storage in storages:
+                    storage.positive = True
+        step = ReplayStep(node, operator._op, args, kwargs, writes=writes)
+        self._limit_indices(name, step, [*args, *kwargs.values()])
+        outputs = list(node.outputs)[: len(schema.returns)]
+        outputs += [None] * (len(schema.returns) - len(outputs))
+        found = [self._result(value, node) for value in outputs]
+        step.targets = found[0] if len(found) == 1 else found or None
+        self.steps.append(step)
+
+    def _limit_indices(self, name: str, step: ReplayStep, args: list[Expression]) -> None:
+        """Note which values tensors have to have: indices below a number, offsets that divide rows, probabilities."""
+        bounds = value_bounds(name, args, _shape_of, _is_mask)
+        for (place, *inside), bound in bounds.items():
+            variable = args[place][inside[0]] if inside else args[place]
+            storage, limit = variable.storage, int(bound.high)
+            if bound.floats:
+                storage.positive = True
+            elif bound.values == "offsets":
+                storage.divides = limit
+                storage.ends = len(args) > _LAST_OFFSET and args[_LAST_OFFSET] is True
+            elif not _is_mask(variable):
+                storage.limit = limit if storage.limit is None else min(storage.limit, limit)
+                step.limits.append((variable, limit))
+
+    def _argument(self, argument: Any, value: Value, used: dict[int, int]) -> Expression:
+        kind = str(argument.type)
+        if isinstance(value, TensorRef):
+            return self._variable(value, used)
+        if isinstance(value, list):
+            return [self._argument(argument, one, used) for one in value]
+        if isinstance(value, OpaqueValue):
+            if value.kind in ("Undefined", "Generator", "None"):
+                return None
+            if value.kind == "Device":
+                return self._place(value.text) if value.text else None
+            raise Gap(
+                f"its argument `{argument.name}` is {value.text or 'an object'}, which the trace does not contain"
+            )
+        if "Device" in kind and isinstance(value, str):
+            return self._place(value)
+        if ("number" in kind or "float" in kind) and isinstance(value, str):
+            special = {"inf": inf, "-inf": -inf, "nan": nan}
+            if value.lower() in special:
+                return special[value.lower()]
+        return value
+
+    def _is_number(self, ref: TensorRef, first: TensorRef | None) -> bool:
+        """Return whether a tensor without axes was a number of the program: it did not decide the type of the
+        result."""
+        if ref.shape or ref.dtype not in ("float64", "int64") or first is None or first.dtype == ref.dtype:
+            return False
+        storage = self._storages.get(_storage_key(ref))
+        return storage is None or geometry(ref) not in storage.variables
+
+    def _place(self, recorded: str) -> torch.device:
+        """Return the device for a recorded one: what ran on an accelerator runs on the backend's device, and so does a
+        program of the host alone."""
+        kind = recorded.partition(":")[0]
+        if kind == "meta":
+            return torch.device("meta")
+        return torch.device("cpu") if kind in ("cpu", "") and not self.host_only else self.device
+
+    def _variable(self, ref: TensorRef, used: dict[int, int]) -> ReplayVariable:
+        """Return the variable that holds a tensor: the result of an earlier call, or one that exists before."""
+        key, own = _storage_key(ref), geometry(ref)
+        if key is None:  # the file has no identities: equal tensors of different calls share memory
+            alike = hash((own, ref.device))
+            used[alike] += 1
+            key = (own, ref.device, used[alike])
+        storage = self._storages.get(key)
+        if storage is not None and own in storage.variables:
+            _note_range(storage, ref)
+            return storage.variables[own]
+        if storage is not None and not storage.made:
+            base = self._base(storage, ref)
+            if base is not None:
+                return self._view(base, ref, own)
+            storage = None  # the memory was freed, and what followed it there was not recorded
+        if storage is None:
+            storage = self._new_storage(key, ref, made=True)
+            self._made.append(storage)
+        storage.grow(ref)
+        _note_range(storage, ref)
+        return self._new_variable(storage, ref, own)
+
+    def _base(self, storage: ReplayStorage, ref: TensorRef) -> ReplayVariable | None:
+        """Return a tensor in the memory of which another one lies."""
+        if extent(ref) > storage.nbytes:
+            return None
+        return next((one for one in storage.variables.values() if one.ref.dtype == ref.dtype), None)
+
+    def _view(self, base: ReplayVariable, ref: TensorRef, own: Geometry) -> ReplayVariable:
+        """Add a call that makes a view which the program made without a recorded call."""
+        view = self._new_variable(base.storage, ref, own)
+        node = TraceNode(-1, "aten::as_strided", "operator")
+        offset, shape, strides, _ = own
+        self.steps.append(
+            ReplayStep(
+                node, torch.ops.aten.as_strided.default._op, [base, list(shape), list(strides), offset], targets=view
+            )
+        )
+        return view
+
+    def _new_storage(self, key: Any, ref: TensorRef, *, made: bool) -> ReplayStorage:
+        storage = ReplayStorage(ref, made)
+        self._storages[key] = storage
+        return storage
+
+    def _new_variable(self, storage: ReplayStorage, ref: TensorRef, own: Geometry) -> ReplayVariable:
+        self._count += 1
+        variable = ReplayVariable(f"v{self._count}", ref, storage)
+        storage.variables[own] = variable
+        return variable
+
+    def _result(self, value: Value, node: TraceNode) -> Expression:
+        """Return the variable for a result; None for what is in a variable already, or is no tensor."""
+        if isinstance(value, list):
+            return [self._result(one, node) for one in value]
+        if not isinstance(value, TensorRef):
+            return None
+        key, own = _storage_key(value), geometry(value)
+        if key is None:
+            return None
+        inputs = list(tensors_of(node.inputs))
+        storage = self._storages.get(key)
+        if storage is None or key not in {_storage_key(ref) for ref in inputs}:
+            storage = self._new_storage(key, value, made=False)
+        elif own in storage.variables:
+            return None
+        else:  # in place, a tensor may get another shape: its old one is gone
+            for ref in inputs:
+                if ref.tensor and ref.tensor == value.tensor and _storage_key(ref) == key:
+                    storage.variables.pop(geometry(ref), None)
+        storage.grow(value)
+        return self._new_variable(storage, value, own)
+
+    def _add_collective(self, node: TraceNode) -> None:
+        assert node.collective is not None
+        exchange, simulated = make_exchange(node.collective, self.groups)
+        used: dict[int, int] = defaultdict(int)
+        places = [refs for value in node.inputs if (refs := list(tensors_of([value])))]
+        functional = "functional::" in node.name
+        results = list(tensors_of(node.outputs)) if functional else []
+        first = places[0] if places else []
+        sent, received = first, first
+        if node.collective.name in OUTPUT_FIRST and len(places) > 1 and not functional:
+            received, sent = places[0], places[1]
+        elif not functional and not node.name.startswith("c10d::"):
+            received = list(tensors_of(node.outputs)) or first
+        if not sent and node.collective.name != "barrier":
+            raise Gap("the trace does not contain its tensors")
+        if simulated:
+            self._note(f"simulated by shape: {simulated}")
+        given = [self._variable(ref, used) for ref in sent]
+        if functional:
+            shapes = [(ref.shape, dtype_of(ref)) for ref in results]
+            targets: list[Expression] = [self._result(ref, node) for ref in results]
+            call = _functional(node.collective.name, exchange, shapes)
+            self.steps.append(ReplayStep(node, call, [given], targets=targets))
+            return
+        taken = given if received is sent else [self._variable(ref, used) for ref in received]
+        writes = {one.storage for one in (*given, *taken)}
+        waits = node.collective.is_async and not simulated.endswith(("process", "nothing"))
+        self.steps.append(ReplayStep(node, exchange, [given, taken], writes=writes, handle=waits))
+
+    def _add_kernel(self, node: TraceNode) -> None:
+        """Add a kernel that a compiler wrote, if its file lies beside the trace."""
+        backend = str(node.attributes.get("kernel_backend", ""))
+        if backend != _TRITON:
+            raise Gap(f"a kernel of {backend or 'an unknown compiler'}, which cannot be called from its file")
+        kernel = load_kernel(node, Path(self.trace.source).absolute().parent)
+        used: dict[int, int] = defaultdict(int)
+        args: list[Expression] = []
+        for value in node.inputs:
+            if isinstance(value, TensorRef):
+                args.append(self._variable(value, used))
+            elif isinstance(value, OpaqueValue):
+                raise Gap("an argument of the kernel is an object, which the trace does not contain")
+            else:
+                args.append(value)
+        grid, stream = node.attributes.get("grid"), self.device
+        call = _kernel_call(kernel, grid, stream)
+        writes = {one.storage for one in _variables(args)}  # which arguments it writes to is not recorded
+        self.steps.append(ReplayStep(node, call, args, writes=writes))
+
+    def _note(self, text: str) -> None:
+        self.notes[text] = self.notes.get(text, 0) + 1
+
+    # Values: rules for indices reach the tensors that indices were copied from.
+
+    def _spread_rules(self) -> None:
+        for step in reversed(self.steps):
+            name = step.node.name.partition("::")[2]
+            if name not in _COPIES:
+                continue
+            for result in step.results():
+                for source in step.variables():
+                    if result.storage.limit is not None and source.storage.limit is None:
+                        source.storage.limit = result.storage.limit
+                    if result.storage.divides is not None and source.ref.shape == result.ref.shape:
+                        source.storage.divides = result.storage.divides
+
+    def _make_all(self) -> dict[str, torch.Tensor]:
+        """Make the tensors that exist before the step. Those of calls that were left out are not needed."""
+        used = {variable.storage for step in self.steps for variable in step.variables()}
+        wanted = [storage for storage in self._made if storage in used]
+        total = sum(storage.nbytes for storage in wanted)
+        if total > self.free:
+            raise OutOfMemory(
+                f"the tensors that exist before the step need {count_bytes(total)}, {count_bytes(self.free)} are free"
+            )
+        found: dict[str, torch.Tensor] = {}
+        for storage in wanted:
+            found |= self._make(storage)
+        return found
+
+    def _make(self, storage: ReplayStorage) -> dict[str, torch.Tensor]:
+        device = self._place(storage.first.device)
+        generator = self.host_generator if device.type == "cpu" else self.generator
+        return make_tensors(storage, device, generator)
+
+    # The first run: whatever fails is left out, and results are compared with what was recorded.
+
+    def _try_steps(self, tensors: dict[str, torch.Tensor]) -> None:
+        values: dict[str, Any] = {**tensors}
+        last = self._last_uses()
+        kept: list[ReplayStep] = []
+        with torch.no_grad():
+            for number, step in enumerate(self.steps):
+                values["_wait"] = None
+                self._repair_indices(step, values, tensors)
+                line = self._line(step, last, number)
+                try:
+                    exec(line, {**self.names}, _Values(values))
+                    if step.handle and (handle := values.pop(f"w{number}", None)) is not None:
+                        handle.wait()
+                    if self.device.type != "cpu":
+                        _synchronizer(self.device)()
+                    self._compare(step, values)
+                    kept.append(step)
+                except Exception as error:  # noqa: BLE001 - operators raise anything, and it becomes a named gap
+                    self._drop(step, error, values, tensors)
+                for name in {one.name for one in (*step.variables(), *step.results())}:
+                    if last.get(name, -1) <= number and name not in tensors:
+                        values.pop(name, None)
+        self.steps = kept
+
+    def _repair_indices(self, step: ReplayStep, values: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+        """Replace indices that a call computed and that lie outside, which a device would answer with a crash."""
+        for variable, limit in step.limits:
+            value = values.get(variable.name)
+            if value is None or not value.numel() or value.dtype.is_floating_point:
+                continue
+            if int(value.max()) < limit and int(value.min()) >= -limit:
+                continue
+            other = ReplayStorage(variable.ref, True, extent(variable.ref), limit=limit)
+            made = self._new_variable(other, variable.ref, geometry(variable.ref))
+            tensors |= (found := self._make(other))
+            values |= found
+            step.args = _replaced(step.args, variable, made)
+            step.kwargs = {name: _replaced(one, variable, made) for name, one in step.kwargs.items()}
+            self._note(f"{step.node.name}: its indices lay outside and were drawn anew")
+
+    def _drop(
+        self, step: ReplayStep, error: Exception, values: dict[str, Any], tensors: dict[str, torch.Tensor]
+    ) -> None:
+        """Leave a call out. What it would have returned exists before the step then."""
+        said = str(error).strip().splitlines()
+        self.left_out.append(LeftOut(step.node, f"{type(error).__name__}: {said[0][:200] if said else ''}"))
+        for variable in step.results():
+            storage = ReplayStorage(variable.ref, True, extent(variable.ref), limit=variable.storage.limit)
+            storage.divides = variable.storage.divides
+            storage.variables[geometry(variable.ref)] = variable
+            tensors |= (found := self._make(storage))
+            values |= found
+
+    def _compare(self, step: ReplayStep, values: dict[str, Any]) -> None:
+        for variable in step.results():
+            value = values.get(variable.name)
+            if not isinstance(value, torch.Tensor):
+                continue
+            self.compared += 1
+            shape, dtype = tuple(value.shape), str(value.dtype).removeprefix("torch.")
+            if (shape, dtype) != (variable.ref.shape, variable.ref.dtype) and len(self.differences) < _MOST_DIFFERENCES:
+                self.differences.append(
+                    f"{step.node.name} returned {list(shape)} {dtype}, recorded {list(variable.ref.shape)} "
+                    f"{variable.ref.dtype}"
+                )
+
+    # Source code.
+
+    def _last_uses(self) -> dict[str, int]:
+        """Return the number of the last step that uses each variable; a result that nothing uses is not there."""
+        return {one.name: number for number, step in enumerate(self.steps) for one in step.variables()}
+
+    def _line(self, step: ReplayStep, last: dict[str, int], number: int) -> str:
+        args = [self._text(one) for one in step.args]
+        args += [f"{name}={self._text(one)}" for name, one in step.kwargs.items()]
+        call = f"{self._function(step.function)}({', '.join(args)})"
+        if step.handle:
+            return f"w{number} = {call}"
+        pattern = _pattern(step.targets, last)
+        if pattern == "_":
+            return call
+        unused = "; del _" if "_" in pattern.strip("[]").split(", ") or "[_" in pattern or "_]" in pattern else ""
+        return f"{pattern} = {call}{unused}"
+
+    def _text(self, value: Expression) -> str:
+        if isinstance(value, ReplayVariable):
+            return value.name
+        if isinstance(value, list) and any(True for _ in _variables(value)):
+            return f"[{', '.join(self._text(one) for one in value)}]"
+        if value is None or isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value)):
+            return repr(value)
+        return self._constant(value)
+
+    def _constant(self, value: Any) -> str:
+        name = f"c{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def _function(self, function: Callable[..., Any]) -> str:
+        known = self._function_names.get(id(function))
+        if known is None:
+            known = self._function_names[id(function)] = f"f{len(self.names)}"
+            self.names[known] = function
+        return known
+
+    def _write_lines(self) -> tuple[list[list[str]], list[str]]:
+        """Return the lines of every step, and those at the end."""
+        last = self._last_uses()
+        streams = _StreamPlan(self.steps, self.device, self.names)
+        pending: dict[ReplayStorage, str] = {}
+        found: list[list[str]] = []
+        for number, step in enumerate(self.steps):
+            touched = {one.storage for one in step.variables()}
+            lines = [f"{handle}.wait()" for handle in dict.fromkeys(pending[one] for one in touched if one in pending)]
+            done = {line.partition(".")[0] for line in lines}
+            pending = {storage: handle for storage, handle in pending.items() if handle not in done}
+            lines += streams.before(number)
+            lines.append(self._line(step, last, number))
+            if step.handle:
+                pending |= dict.fromkeys(step.writes, f"w{number}")
+            lines += streams.after(number)
+            gone = {one.name for one in step.variables() if last[one.name] == number}
+            if gone:
+                lines.append(f"del {', '.join(sorted(gone))}")
+            found.append(lines)
+        finish = [f"{handle}.wait()" for handle in dict.fromkeys(pending.values())]
+        return found, finish + streams.finish()
+
+
+def _pattern(targets: Expression, last: dict[str, int]) -> str:
+    """Return the left side of an assignment; `_` for what nothing uses."""
+    if isinstance(targets, ReplayVariable):
+        return targets.name if targets.name in last else "_"
+    if isinstance(targets, list):
+        parts = [_pattern(one, last) for one in targets]
+        return "_" if all(part == "_" for part in parts) else f"[{', '.join(parts)}]"
+    return "_"
+
+
+def _replaced(value: Expression, old: ReplayVariable, new: ReplayVariable) -> Expression:
+    if isinstance(value, list):
+        return [_replaced(one, old, new) for one in value]
+    return new if value is old else value
+
+
+class _Values(dict[str, Any]):
+    """Local variables of one line, which are written back to all of them."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        super().__init__()
+        self._all = values
+
+    def __missing__(self, name: str) -> Any:
+        return self._all[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._all[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._all[name]
+
+
+def _shape_of(value: Expression) -> tuple[int, ...] | None:
+    return value.ref.shape if isinstance(value, ReplayVariable) else None
+
+
+def _is_mask(value: Expression) -> bool:
+    return isinstance(value, ReplayVariable) and value.ref.dtype in ("bool", "uint8")
+
+
+def _storage_key(ref: TensorRef) -> Any:
+    """Return what tells memory apart; None where the file does not say."""
+    if ref.storage:
+        return ref.storage
+    return ("tensor", ref.tensor) if ref.tensor else None
+
+
+def _note_range(storage: ReplayStorage, ref: TensorRef) -> None:
+    if ref.low is not None and ref.high is not None and storage.low is None:
+        storage.low, storage.high = ref.low, ref.high
+
+
+def _first_device(node: TraceNode) -> str:
+    return next((ref.device for ref in tensors_of(node.inputs + node.outputs)), "")
+
+
+def find_overload(node: TraceNode) -> tuple[Any, Any]:
+    """Return (operator, schema) of a call. Raise Gap if this torch has none."""
+    text = node.schema
+    if not text:
+        return _overload_by_arguments(node)
+    try:
+        schema = torch._C.parse_schema(text)
+    except RuntimeError:
+        raise Gap(f"its schema cannot be read: {text[:80]}") from None
+    return _overload(schema.name, schema.overload_name)
+
+
+def _overload(name: str, overload: str) -> tuple[Any, Any]:
+    space, _, function = name.partition("::")
+    if space in _REFUSED_SPACES:
+        raise Gap(f"operators of `{space}` are not computations")
+    packet = getattr(getattr(torch.ops, space, None), function, None) if space.isidentifier() else None
+    if not isinstance(packet, torch._ops.OpOverloadPacket):
+        raise Gap(f"torch {torch.__version__} has no operator {name}" + _library_hint(space))
+    found = getattr(packet, overload or "default", None)
+    if not isinstance(found, torch._ops.OpOverload):
+        raise Gap(f"torch {torch.__version__} has no variant `{overload}` of {name}")
+    if any(argument.name in _FILES for argument in found._schema.arguments):
+        raise Gap("it reads or writes a file, which a trace may not ask for")
+    return found, found._schema
+
+
+def _library_hint(space: str) -> str:
+    return "" if space == "aten" else f"; it belongs to the library `{space}`, which is not loaded"
+
+
+def _overload_by_arguments(node: TraceNode) -> tuple[Any, Any]:
+    """Return the variant of an operator that takes the recorded arguments, for files without schemas."""
+    if "::" not in node.name:
+        raise Gap("the trace does not say what it calls")
+    space, _, function = node.name.partition("::")
+    packet = getattr(getattr(torch.ops, space, None), function, None) if space.isidentifier() else None
+    if not isinstance(packet, torch._ops.OpOverloadPacket):
+        raise Gap(f"torch {torch.__version__} has no operator {node.name}" + _library_hint(space))
+    for overload in packet.overloads():
+        found, schema = _overload(node.name, "" if overload == "default" else overload)
+        if _takes(schema, node.inputs):
+            return found, schema
+    raise Gap("no variant of it takes the recorded arguments")
+
+
+def _takes(schema: Any, inputs: list[Value]) -> bool:
+    arguments = schema.arguments
+    if len(inputs) > len(arguments) or any(not one.has_default_value() for one in arguments[len(inputs) :]):
+        return False
+    for argument, value in zip(arguments, inputs, strict=False):
+        kind = str(argument.type)
+        if isinstance(value, TensorRef) and "Tensor" not in kind:
+            return False
+        if isinstance(value, list) and "List" not in kind:
+            return False
+        if isinstance(value, bool | int | float) and ("Tensor" in kind or "List" in kind or kind == "str"):
+            return False
+        if value is None and not ("Optional" in kind or "Tensor" in kind):
+            return False
+    return True
+
+
+_CONVOLUTIONS = frozenset({"cudnn_convolution", "miopen_convolution"})
+_FLASH = {
+    "_scaled_dot_product_flash_attention": (0, 1, 2, 3, 4),
+    "_scaled_dot_product_cudnn_attention": (0, 1, 2, 5, 6),
+    "_scaled_dot_product_efficient_attention": (0, 1, 2, 5, 6),
+}
+"""Attention on a device: the places of query, key, value, dropout and whether it is causal."""
+
+
+def _substitute(name: str, given: list[Value], device: torch.device) -> tuple[Any, Any, list[Value]] | None:
+    """Return (operator, schema, arguments) that compute the same where the device has no such operator."""
+    if name == "pin_memory" and device.type == "cpu":
+        return (*_overload("aten::alias", ""), given[:1])
+    if name in _CONVOLUTIONS and device.type == "cpu" and len(given) >= 6:
+        with_bias = name == "miopen_convolution"
+        data, weight = given[0], given[1]
+        padding, stride, dilation, groups = given[3:7] if with_bias else given[2:6]
+        bias = given[2] if with_bias else None
+        return (
+            *_overload("aten::convolution", ""),
+            [data, weight, bias, stride, padding, dilation, False, [0] * len(padding), groups],
+        )
+    if name == "_fused_dropout" and len(given) >= 2:
+        return (*_overload("aten::native_dropout", ""), [given[0], 1.0 - float(given[1]), True])
+    if name in _FLASH and device.type == "cpu":
+        query, key, value, dropout, causal = (given[i] if i < len(given) else 0.0 for i in _FLASH[name])
+        return (
+            *_overload("aten::_scaled_dot_product_flash_attention_for_cpu", ""),
+            [query, key, value, 0.0 if dropout is None else 0.0 * float(dropout), bool(causal)],
+        )
+    return None
+
+
+def _functional(name: str, exchange: Any, shapes: Sequence[tuple[tuple[int, ...], Any]]) -> Callable[[Any], Any]:
+    """Return a collective that returns its result, as functional collectives do."""
+
+    def call(sent: list[torch.Tensor]) -> list[torch.Tensor]:
+        if name in ("all_reduce", "broadcast", "reduce"):
+            received = [one.clone() for one in sent]
+            work = exchange(received, received)
+        else:
+            received = [
+                torch.empty(shape, dtype=dtype, device=sent[0].device) for shape, dtype in shapes
+            ]  # fmt: skip
+            work = exchange(sent, received)
+        if work is not None:
+            work.wait()
+        return received
+
+    return call
+
+
+# Kernels of inductor.
+
+
+def load_kernel(node: TraceNode, folder: Path) -> Any:
+    """Return the Triton kernel of a call. A trace is not trusted with paths: its file has to lie beside the trace."""
+    recorded = str(node.attributes.get("kernel_file", ""))
+    if not recorded:
+        raise Gap("the trace does not name the file of the kernel")
+    file = folder / Path(recorded).name
+    if not file.is_file():
+        raise Gap(f"the file of the kernel, {Path(recorded).name}, does not lie beside the trace")
+    if importlib.util.find_spec("triton") is None:
+        raise Gap("Triton is not installed, and it is a kernel of Triton")
+    spec = importlib.util.spec_from_file_location(f"opmark_kernel_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    candidates = [getattr(module, node.name, None), getattr(module, "triton_", None)]
+    candidates += [value for value in vars(module).values() if hasattr(value, "run") and hasattr(value, "fn")]
+    kernel = next((one for one in candidates if hasattr(one, "run")), None)
+    if kernel is None:
+        raise Gap(f"{file.name} contains no kernel of inductor")
+    return kernel
+
+
+def _kernel_call(kernel: Any, grid: Any, device: torch.device) -> Callable[..., Any]:
+    def call(*args: Any) -> None:
+        stream = torch.get_device_module(device).current_stream().cuda_stream
+        if grid is None:
+            kernel.run(*args, stream=stream)
+        else:
+            kernel.run(*args, grid=grid, stream=stream)
+
+    return call
+
+
+# Streams of a device.
+
+
+class _StreamPlan:
+    """Puts calls on as many streams as were recorded, with an event where one stream needs what another one wrote."""
+
+    def __init__(
+        self, steps: list[ReplayStep], device: torch.device, names: dict[str, Any], module: Any = None
+    ) -> None:
+        """`module`: torch's module of the device, or one like it."""
+        self._before: dict[int, list[str]] = defaultdict(list)
+        self._after: dict[int, list[str]] = defaultdict(list)
+        self._finish: list[str] = []
+        recorded = list(dict.fromkeys(step.node.stream for step in steps if step.node.stream is not None))
+        if module is None and device.type != "cpu":
+            module = torch.get_device_module(device)
+        if len(recorded) < 2 or module is None or not hasattr(module, "Stream"):
+            return
+        usual, *others = recorded
+        names["set_stream"] = module.set_stream
+        names[f"s{usual}"] = module.current_stream()
+        for stream in others:
+            names[f"s{stream}"] = module.Stream()
+        events = 0
+        wrote: dict[ReplayStorage, tuple[int, str]] = {}
+        touched: dict[ReplayStorage, dict[int, str]] = defaultdict(dict)
+        current = usual
+        crossing = _crossing(steps, usual)
+        self._before[0] += [f"s{stream}.wait_stream(s{usual})" for stream in others]
+        for number, step in enumerate(steps):
+            stream = usual if step.node.stream is None else step.node.stream
+            if stream != current:
+                self._before[number].append(f"set_stream(s{stream})")
+                current = stream
+            storages = {one.storage for one in (*step.variables(), *step.results())} & crossing
+            writes = step.writes | {one.storage for one in step.results()}
+            waits: dict[str, None] = {}
+            for storage in storages:
+                if storage in writes:
+                    waits |= {event: None for other, event in touched[storage].items() if other != stream}
+                elif storage in wrote and wrote[storage][0] != stream:
+                    waits[wrote[storage][1]] = None
+            self._before[number] += [f"s{stream}.wait_event({event})" for event in waits]
+            if waits:  # the allocator has to know that another stream uses the memory
+                self._before[number] += [
+                    f"{one.name}.record_stream(s{stream})" for one in step.variables() if one.storage in crossing
+                ]
+            if storages:
+                event = f"e{events}"
+                events += 1
+                names[event] = module.Event()
+                self._after[number].append(f"{event}.record(s{stream})")
+                for storage in storages:
+                    touched[storage][stream] = event
+                    if storage in writes:
+                        wrote[storage] = stream, event
+        self._finish = [f"set_stream(s{usual})"] + [f"s{usual}.wait_stream(s{stream})" for stream in others]
+
+    def before(self, number: int) -> list[str]:
+        return self._before.get(number, [])
+
+    def after(self, number: int) -> list[str]:
+        return self._after.get(number, [])
+
+    def finish(self) -> list[str]:
+        return self._finish
+
+
+def _crossing(steps: Iterable[ReplayStep], usual: int) -> set[ReplayStorage]:
+    """Return the memory that more than one stream touches."""
+    streams: dict[ReplayStorage, set[int]] = defaultdict(set)
+    for step in steps:
+        stream = usual if step.node.stream is None else step.node.stream
+        for one in (*step.variables(), *step.results()):
+            streams[one.storage].add(stream)
+    return {storage for storage, found in streams.items() if len(found) > 1}
+
+
+def _free_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info()[0])
+    return int(psutil.virtual_memory().available)
+
+
+def _synchronizer(device: torch.device) -> Callable[[], None]:
+    if device.type == "cpu":
+        return lambda: None
+    found: Callable[[], None] = torch.get_device_module(device).synchronize
+    return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from math import prod
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -42,6 +43,10 @@ class TensorRef(Struct, frozen=True):
     """Smallest value of an integer tensor, where it was recorded."""
     high: int | None = None
     """Largest value, inclusive."""
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
 
 
 class OpaqueValue(Struct, frozen=True):

@@ -1,0 +1,79 @@
+"""Reads a trace of any format, with the times of the profiler's file beside it, and traces of several ranks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from opmark.errors import InvalidFile
+from opmark.schema.codec import gc_disabled
+from opmark.traces.execution_trace import read_execution_trace
+from opmark.traces.json_lists import read_content
+from opmark.traces.trace import ProgramTrace
+
+_RANK = re.compile(r"(?:^|[-_.])rank[-_.]?(\d+)(?=[-_.])")
+_ENDINGS = (".json", ".json.gz")
+_KINETO = ".kineto"
+_LOOKED_AT = 2**20
+"""Bytes at the beginning of a file among which the name of its list stands."""
+_LISTS = re.compile(rb'"(nodes|traceEvents)"\s*:\s*\[|\A(?:\xef\xbb\xbf)?\s*(\[)')
+_KNOWN = "execution traces of PyTorch and Chrome traces of its profiler are read, .gz too"
+
+
+def read_trace(path: str | Path) -> ProgramTrace:
+    """Read a trace. An execution trace gets the times of the profiler's file beside it: NAME.kineto.json.
+
+    InvalidFile if it is none or ends too early; parts of it that cannot be read are its problems.
+    """
+    path = Path(path)
+    with gc_disabled():
+        trace = _read_file(path)
+    if trace.rank is None and (found := _RANK.search(path.name)):
+        trace.rank = int(found[1])
+    return trace
+
+
+def _read_file(path: Path) -> ProgramTrace:
+    content = read_content(path)
+    found = _LISTS.search(content[:_LOOKED_AT])
+    if found is None or found[1] != b"nodes":
+        raise InvalidFile(f"{path}: is no trace that is known here", _KNOWN)
+    return read_execution_trace(path, content)
+
+
+def read_ranks(path: str | Path) -> list[ProgramTrace]:
+    """Read the traces of all ranks, in the order of their ranks: those of a folder, or NAME.rank-0.json,
+    NAME.rank-1.json and so on for NAME.json. A trace of one process is a list of one."""
+    path = Path(path)
+    if path.is_file():
+        return [read_trace(path)]
+    if path.is_dir():
+        files = {_rank(file): file for file in sorted(path.iterdir()) if _rank(file) is not None}
+    else:
+        stem = path.name.removesuffix(".gz").removesuffix(".json")
+        beside = path.parent.glob("*") if path.parent.is_dir() else ()
+        files = {
+            _rank(file): file
+            for file in sorted(beside)
+            if file.name.startswith(f"{stem}.rank") and _rank(file) is not None
+        }
+    if not files:
+        raise InvalidFile(
+            f"{path}: is no trace and no folder with traces of ranks",
+            "traces of ranks are called NAME.rank-0.json, NAME.rank-1.json and so on",
+        )
+    traces = []
+    for rank, file in sorted(files.items(), key=lambda one: one[0] or 0):
+        trace = read_trace(file)
+        trace.rank = rank
+        trace.world_size = max(trace.world_size or 0, len(files))
+        traces.append(trace)
+    return traces
+
+
+def _rank(path: Path) -> int | None:
+    """Return the rank that a file is named after; None for what is no trace of a rank."""
+    found = _RANK.search(path.name)
+    if found is None or _KINETO in path.name or not path.name.endswith(_ENDINGS) or not path.is_file():
+        return None
+    return int(found[1])

@@ -27,7 +27,6 @@ _INDEXED = (
     "aten::embedding", "aten::embedding_bag", "aten::_embedding_bag", "aten::index", "aten::index_select",
     "aten::index_put_", "aten::index_add_", "aten::index_copy_", "aten::gather", "aten::scatter", "aten::scatter_",
     "aten::scatter_add_", "aten::take", "aten::nll_loss_forward", "aten::embedding_dense_backward",
-    "fbgemm::split_embedding_codegen_lookup_sgd_function", "fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function",
 )  # fmt: skip
 """Operators whose integer tensors are stored with `values`."""
 
@@ -120,14 +119,16 @@ class Capture:
                 f"a capture is running in this program already, into {_running[0]}",
                 "torch has one profiler: end the first capture before the second begins",
             )
-        self._check_path()
+        self.check_path()
         try:
             import torch
             from torch.profiler import ExecutionTraceObserver, profile
         except ModuleNotFoundError as error:
             if error.name != "torch":
                 raise
-            raise UserError("a capture needs torch, which is not installed here", "pip install 'opmark[torch]'") from None
+            raise UserError(
+                "a capture needs torch, which is not installed here", "pip install 'opmark[torch]'"
+            ) from None
         if torch.autograd._profiler_enabled():
             raise UserError(
                 "torch's profiler is running already, and there can be only one",
@@ -268,7 +269,7 @@ class Capture:
             self._folder.cleanup()
             self._folder = None
 
-    def _check_path(self) -> None:
+    def check_path(self) -> None:
         """Raise UserError before anything is captured if the files cannot be written, or exist."""
         if self.path.suffix != ".json" or self.path.name.endswith(".kineto.json"):
             raise UserError(
@@ -279,7 +280,9 @@ class Capture:
             if file.is_dir():
                 raise UserError(f"{file}: is a folder, expected the name of a file", "as in FOLDER/step.json")
             if file.exists() and not self.overwrite:
-                raise UserError(f"{file}: exists already", "give another name, or overwrite it: overwrite=True, --overwrite")
+                raise UserError(
+                    f"{file}: exists already", "give another name, or overwrite it: overwrite=True, --overwrite"
+                )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self.path.parent):

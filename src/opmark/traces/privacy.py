@@ -101,7 +101,9 @@ def _decode(source: Path, kind: Any, name: re.Pattern[str]) -> Any:
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.DecodeError:  # torch writes names as they are
-        text = name.sub(lambda found: found[1] + json.dumps(found[2])[1:-1] + found[3], content.decode(errors="replace"))
+        text = name.sub(
+            lambda found: found[1] + json.dumps(found[2])[1:-1] + found[3], content.decode(errors="replace")
+        )
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as error:
@@ -174,7 +176,9 @@ def _drop_values(node: dict[str, Any], attributes: dict[str, Any]) -> None:
     if ranges and ranges["value"]:
         sizes = [tensor[3] for tensor in _tensors(inputs["values"])]
         found = {
-            key: one for key, one in json.loads(ranges["value"]).items() if int(key) < len(sizes) and sizes[int(key)] >= FEW
+            key: one
+            for key, one in json.loads(ranges["value"]).items()
+            if int(key) < len(sizes) and sizes[int(key)] >= FEW
         }
         ranges["value"] = json.dumps(found, separators=(",", ":")) if found else ""
 

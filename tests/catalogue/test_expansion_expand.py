@@ -286,6 +286,14 @@ def test_counts_of_two_mentions_add_up_and_are_no_part_of_the_id():
     assert case.id == cases_of(Entry("toy", {"a": 1, "b": 2}))[0].id
 
 
+def test_the_duration_of_two_mentions_is_that_of_all_calls_that_have_one():
+    params = {"a": 1, "b": 2}
+    one, other = Entry("toy", params, count=3, duration=1e-3), Entry("toy", params, count=1, duration=5e-3)
+    assert cases_of(one, other)[0].duration == pytest.approx(2e-3)
+    assert cases_of(one, Entry("toy", params, count=7))[0].duration == pytest.approx(1e-3)
+    assert cases_of(Entry("toy", params), Entry("toy", params))[0].duration is None
+
+
 @pytest.mark.serial
 def test_a_hundred_thousand_cases_take_little_more_than_making_them():
     numbers = list(range(1, 101))

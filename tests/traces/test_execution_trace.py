@@ -9,46 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.trace_files import MM, PRODUCT, ROOT, THREAD, A, B, C, io, node, trace_of, written
 
 from opmark.errors import UserError
 from opmark.traces.execution_trace import parse_type
 from opmark.traces.reading import read_ranks, read_trace
-from opmark.traces.trace import OpaqueValue, ProgramTrace, TensorRef
-
-MM = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
-A, B, C = [3, 4, 0, 8, 4, "cpu"], [5, 6, 0, 8, 4, "cpu"], [7, 8, 0, 4, 4, "cpu"]
-
-
-def io(*values: tuple[Any, Any, str, Any]) -> dict[str, Any]:
-    """Inputs or outputs of a node: value, shape, type and strides of each."""
-    return {key: [one[i] for one in values] for i, key in enumerate(("values", "shapes", "types", "strides"))}
-
-
-def node(number: int, name: str, parent: int, *, inputs: Any = None, outputs: Any = None, **attributes: Any) -> Any:
-    given = {"rf_id": number, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 1, "fw_tid": 0, "op_schema": ""}
-    return {
-        "id": number, "name": name, "ctrl_deps": parent, "inputs": inputs or io(), "outputs": outputs or io(),
-        "attrs": [{"name": key, "type": "string", "value": one} for key, one in (given | attributes).items()],
-    }  # fmt: skip
-
-
-ROOT = node(1, "[pytorch|profiler|execution_trace|process]", 1)
-THREAD = node(2, "[pytorch|profiler|execution_trace|thread]", 1)
-PRODUCT = node(
-    10, "aten::mm", 2, op_schema=MM,
-    inputs=io((A, [2, 4], "Tensor(float)", [4, 1]), (B, [4, 2], "Tensor(float)", [1, 4])),
-    outputs=io((C, [2, 2], "Tensor(float)", [2, 1])),
-)  # fmt: skip
-
-
-def trace_of(folder: Path, *nodes: Any, version: str = "1.1.1-chakra.0.0.4", name: str = "step.json") -> ProgramTrace:
-    return read_trace(written(folder, *nodes, version=version, name=name))
-
-
-def written(folder: Path, *nodes: Any, version: str = "1.1.1-chakra.0.0.4", name: str = "step.json") -> Path:
-    path = folder / name
-    path.write_text(json.dumps({"schema": version, "pid": 1, "nodes": [*nodes, THREAD, ROOT], "finish_ts": 2}))
-    return path
+from opmark.traces.trace import OpaqueValue, TensorRef
 
 
 def without_strides(one: Any) -> Any:

@@ -62,7 +62,13 @@ def merge_cases(case: Case, other: Case) -> Case:
         for name in ("tags", "sources", "written_as")
         if getattr(case, name) != getattr(other, name)
     }
-    return replace(case, **joined, count=case.count + other.count)
+    return replace(case, **joined, count=case.count + other.count, duration=_mean_duration(case, other))
+
+
+def _mean_duration(*cases: Case) -> float | None:
+    """Return the seconds of one call over all calls whose duration is known."""
+    known = [(case.count, case.duration) for case in cases if case.duration is not None]
+    return sum(count * each for count, each in known) / sum(count for count, _ in known) if known else None
 
 
 class _Place(NamedTuple):
@@ -115,7 +121,9 @@ def _expand_entry(entry: Entry, name: str, find: Find, place: _Place) -> Iterato
             operator.check_rules(params)
             for phase in entry.phases:
                 gradients = () if phase == "forward" else wrt
-                yield Case.of(operator.name, params, phase, tags, gradients, sources, written_as, entry.count)
+                yield Case.of(
+                    operator.name, params, phase, tags, gradients, sources, written_as, entry.count, entry.duration
+                )
 
 
 def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterator[Case]:
@@ -161,7 +169,10 @@ def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterato
                     raise UnknownName(f"tensor among the arguments of `{operator.name}`", name, known)
         for phase in entry.phases:
             wrt = () if phase == "forward" else tuple(entry.wrt)
-            yield Case.of(operator.name, given, phase, tuple(entry.tags), wrt, sources, count=entry.count)
+            yield Case.of(
+                operator.name, given, phase, tuple(entry.tags), wrt, sources,
+                count=entry.count, duration=entry.duration,
+            )  # fmt: skip
 
 
 def _free_axis(key: str, value: Any, place: _Place) -> Axis:

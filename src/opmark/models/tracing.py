@@ -16,6 +16,7 @@ from opmark.errors import InvalidParameter, OpmarkError, UnknownName
 from opmark.models.counting import make_call
 from opmark.models.execution import callable_of, placed
 from opmark.models.extraction import Extraction
+from opmark.models.index_bounds import ValueBounds, value_bounds
 from opmark.models.recognition import proposals
 from opmark.models.source import ModelSource
 from opmark.plugin import Params, draw_values
@@ -25,7 +26,7 @@ from opmark.plugin.registry import implementations
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Entry, ImportProblem, TensorSpec
 from opmark.schema.arguments import canonical
-from opmark.schema.tensor import DTYPES
+from opmark.schema.tensor import DTYPES, IndexValues
 
 _NO_DATA = frozenset({
     "_unsafe_view", "lift_fresh", "_local_scalar_dense", "is_nonzero", "empty", "empty_like", "empty_strided",
@@ -35,8 +36,6 @@ _NO_DATA = frozenset({
 _SHRINKING = frozenset({"mul_", "div_", "silu_", "gelu_", "hardswish_", "mish_", "leaky_relu_", "prelu_"})
 """Calls in place whose results tend to 0 when they are repeated on one tensor, until arithmetic on tiny numbers makes
 them slow. They are measured as the call that returns a new tensor."""
-_INDEXED = {"embedding": (1, 0), "index_select": (2, 0), "gather": (2, 0), "index": (1, 0), "scatter": (2, 0)}
-"""Calls with indices: the place of the indices among the arguments, and of the tensor that they point into."""
 _PLACES = ("device", "layout", "pin_memory")
 """Arguments that say where a tensor is, not what is computed."""
 _FORMATS = {
@@ -129,26 +128,44 @@ def _described(value: Any) -> Any:
 
 
 def _bounded(name: str, args: list[Any]) -> list[Any]:
-    """Return the arguments of a call, with indices that lie inside the tensor that they point into."""
-    if name not in _INDEXED:
-        return args
-    place, table = _INDEXED[name]
-    if place >= len(args) or not isinstance(args[table], TensorSpec):
-        return args
-    axis = args[1] if name in ("index_select", "gather", "scatter") else 0
+    """Return the arguments of a call, with indices that lie inside the tensor that they point into, and other values
+    that the operator accepts."""
     found = list(args)
-    sizes = args[table].shape
-    if isinstance(args[place], list):
-        found[place] = [_below(one, sizes[i]) for i, one in enumerate(args[place])]
-    else:
-        found[place] = _below(args[place], sizes[axis] if sizes else 1)
+    for place, bounds in value_bounds(name, args, _shape, _is_mask).items():
+        if len(place) > 1:
+            found[place[0]] = list(found[place[0]])
+        holder = found if len(place) == 1 else found[place[0]]
+        holder[place[-1]] = _within(holder[place[-1]], bounds)
     return found
 
 
-def _below(indices: Any, size: int) -> Any:
-    if not isinstance(indices, TensorSpec) or DTYPES[indices.dtype].kind != "int":
-        return indices
-    return msgspec.structs.replace(indices, low=0, high=max(1, size))
+def _shape(value: Any) -> tuple[int, ...] | None:
+    return value.shape if isinstance(value, TensorSpec) else None
+
+
+def _is_mask(spec: TensorSpec) -> bool:
+    return spec.dtype in ("bool", "uint8")
+
+
+@dataclass(frozen=True)
+class _BoundDraw:
+    """Draws values that belong together, and remembers how a workload calls them."""
+
+    kind: str
+    shape: tuple[int, ...]
+    low: int
+    high: int
+
+    def __call__(self, generator: Any) -> Any:
+        return IndexValues(self.kind).draw(self.shape, self.low, self.high, generator)
+
+
+def _within(spec: TensorSpec, bounds: ValueBounds) -> TensorSpec:
+    kind = "float" if bounds.floats else "int"
+    if DTYPES[spec.dtype].kind != kind:
+        return spec
+    draw = _BoundDraw(bounds.values, spec.shape, int(bounds.low), int(bounds.high)) if bounds.values else None
+    return msgspec.structs.replace(spec, low=bounds.low, high=bounds.high, make=draw)
 
 
 def _node(value: Any) -> Any:
@@ -156,6 +173,8 @@ def _node(value: Any) -> Any:
     if isinstance(value, TensorSpec):
         fields = ("shape", "dtype", "low", "high", "strides")
         plain = {key: list(one) if isinstance(one := getattr(value, key), tuple) else one for key in fields}
+        if isinstance(value.make, _BoundDraw):
+            plain = {**plain, "values": value.make.kind, "strides": None}
         return canonical(plain)
     if isinstance(value, list):
         return [_node(item) for item in value]

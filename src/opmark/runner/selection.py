@@ -335,7 +335,9 @@ class RankRequest:
 def _with_ranks(case: Case, axes: Mapping[str, Sequence[int]]) -> Iterator[Case]:
     for point in product(*axes.values()):
         params = {**case.params, **dict(zip(axes, point, strict=True))}
-        other = Case.of(case.op, params, case.phase, case.tags, case.wrt, case.sources, count=case.count)
+        other = Case.of(
+            case.op, params, case.phase, case.tags, case.wrt, case.sources, count=case.count, duration=case.duration
+        )
         yield other if axes else case
 
 

@@ -33,6 +33,8 @@ class Case(Struct, frozen=True):
     """How foreign files write the case, each as JSON with `op` and `arguments`, so that a report can repeat it."""
     count: int = 1
     """How often the program that the case comes from runs it; not part of the id."""
+    duration: float | None = None
+    """Seconds that one call takes in that program, where it was measured there; not part of the id."""
 
     @classmethod
     def of(
@@ -45,14 +47,15 @@ class Case(Struct, frozen=True):
         sources: tuple[str, ...] = (),
         written_as: tuple[str, ...] = (),
         count: int = 1,
+        duration: float | None = None,
     ) -> Case:
         content: dict[str, Any] = {"op": op, "params": params, "phase": phase}
         if wrt:
             content["wrt"] = wrt
         if _PLAIN("".join((op, *params, *wrt))) and all(map(_encodes_alike, params.values())):
             key = digest(msgspec.json.encode(content, order="sorted"))
-            return cls(key, op, params, phase, tags, wrt, sources, written_as, count)
-        return cls(content_id(content), op, params, phase, tags, wrt, sources, written_as, count)
+            return cls(key, op, params, phase, tags, wrt, sources, written_as, count, duration)
+        return cls(content_id(content), op, params, phase, tags, wrt, sources, written_as, count, duration)
 
 
 LONGEST_NAME = 1_000

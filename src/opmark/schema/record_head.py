@@ -14,6 +14,8 @@ from opmark.schema.task import Settings
 
 class HeadCase(Struct, frozen=True):
     tags: tuple[str, ...] = ()
+    count: int = 1
+    duration: float | None = None
 
 
 class HeadTask(Struct, frozen=True):

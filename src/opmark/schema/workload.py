@@ -37,6 +37,8 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     """For a case of a foreign file: how that system writes it, as JSON with `op` and `arguments`."""
     count: Annotated[int, Meta(ge=1)] = 1
     """How often the program that the shapes come from runs each case of this entry."""
+    duration: Annotated[float, Meta(gt=0)] | None = None
+    """Seconds that one call takes in that program, where it was measured there."""
 
 
 class Workload(Struct, frozen=True, forbid_unknown_fields=True):

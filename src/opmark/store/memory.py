@@ -58,7 +58,8 @@ class MemoryStore:
 
     def cases(self, ids: Iterable[str]) -> dict[str, Case]:
         known = {r.task.case.id: r.task.case for records in self._records.values() for r in records.values()}
-        return {key: replace(known[key], tags=(), sources=(), written_as=(), count=1) for key in ids if key in known}
+        bare: dict[str, Any] = {"tags": (), "sources": (), "written_as": (), "count": 1, "duration": None}
+        return {key: replace(known[key], **bare) for key in ids if key in known}
 
     def environments(self, ids: Iterable[str]) -> dict[str, Environment]:
         return {key: self._environments[key] for key in ids if key in self._environments}

@@ -215,7 +215,7 @@ class _Reader:
             found[raw.id] = self._node(raw)
         self.trace.problems += self.listed.problems
         self.trace.nodes = _in_order(found, self.trace)
-        _attach_collectives(self.trace)
+        place_collectives(self.trace)
         for parent, seconds, stream in times:
             add_device_time(self.trace, parent, seconds, stream)
 
@@ -413,7 +413,7 @@ def _in_order(found: dict[int, TraceNode], trace: ProgramTrace) -> list[TraceNod
     return list(ordered.values())
 
 
-def _attach_collectives(trace: ProgramTrace) -> None:
+def place_collectives(trace: ProgramTrace) -> None:
     """Make one call of what belongs to one collective, and name its group.
 
     A record of NCCL stands below the operator that the program called and knows more than it. gloo's own work stands
@@ -422,17 +422,18 @@ def _attach_collectives(trace: ProgramTrace) -> None:
     by_id = {node.id: node for node in trace.nodes}
     latest: dict[int, TraceNode] = {}
     aside: TraceNode | None = None
+    last: TraceNode | None = None
     plain_threads = _threads_without_labels(trace.nodes)
     for node in trace.nodes:
         if node.kind == "collective" and node.collective is not None:
             above = next((one for one in trace.ancestors(node) if one.collective is not None), None)
             if above is None:
-                latest[node.thread] = node
+                latest[node.thread] = last = node
             elif above.collective is not None and above.collective.name == node.collective.name:
                 above.collective = join_collectives(above.collective, node.collective)
         elif node.name.startswith(ASIDE):
             aside = node
-            above = latest.get(node.thread)
+            above = latest.get(node.thread) or last
             if above is not None and (node.parent is None or by_id[node.parent].kind == "label"):
                 node.parent = above.id
         elif aside is not None and node.parent in plain_threads:

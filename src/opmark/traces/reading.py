@@ -7,6 +7,7 @@ from pathlib import Path
 
 from opmark.errors import InvalidFile
 from opmark.schema.codec import gc_disabled
+from opmark.traces.chrome import check_shapes, merge_times, read_chrome_trace
 from opmark.traces.execution_trace import read_execution_trace
 from opmark.traces.json_lists import read_content
 from opmark.traces.trace import ProgramTrace
@@ -28,6 +29,8 @@ def read_trace(path: str | Path) -> ProgramTrace:
     path = Path(path)
     with gc_disabled():
         trace = _read_file(path)
+        if (times := _times_beside(path)) is not None:
+            merge_times(trace, read_chrome_trace(times, read_content(times)))
     if trace.rank is None and (found := _RANK.search(path.name)):
         trace.rank = int(found[1])
     return trace
@@ -36,9 +39,22 @@ def read_trace(path: str | Path) -> ProgramTrace:
 def _read_file(path: Path) -> ProgramTrace:
     content = read_content(path)
     found = _LISTS.search(content[:_LOOKED_AT])
-    if found is None or found[1] != b"nodes":
+    if found is None:
         raise InvalidFile(f"{path}: is no trace that is known here", _KNOWN)
-    return read_execution_trace(path, content)
+    if found[1] == b"nodes":
+        return read_execution_trace(path, content)
+    trace = read_chrome_trace(path, content)
+    check_shapes(trace)
+    return trace
+
+
+def _times_beside(path: Path) -> Path | None:
+    """Return the profiler's file beside an execution trace, if there is one: NAME.kineto.json, also compressed."""
+    stem = path.name.removesuffix(".gz").removesuffix(".json")
+    if stem.endswith(_KINETO):
+        return None
+    beside = (path.with_name(f"{stem}{_KINETO}{ending}") for ending in _ENDINGS)
+    return next((file for file in beside if file.is_file()), None)
 
 
 def read_ranks(path: str | Path) -> list[ProgramTrace]:

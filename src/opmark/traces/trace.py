@@ -122,6 +122,8 @@ class ProgramTrace(Struct, dict=True):
     groups: dict[str, TraceGroup] = field(default_factory=dict)
     problems: list[ImportProblem] = field(default_factory=list)
     """Parts of the file that could not be read, each with its place."""
+    notes: list[str] = field(default_factory=list)
+    """What was assumed where the file does not say it."""
 
     @cached_property
     def by_id(self) -> dict[int, TraceNode]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -96,7 +97,7 @@ def capture_program(request: CaptureRequest) -> ProgramCapture:
     return ProgramCapture(code, tuple(map(Path, found.files)), profile)
 
 
-def _check_program(program: str, arguments: list[str], request: CaptureRequest) -> dict[str, object] | None:
+def _check_program(program: str, arguments: list[str], request: CaptureRequest) -> dict[str, Any] | None:
     """Raise UserError where there is no such program. Return the parameters of a model, if it is one."""
     if request.module:
         return None
@@ -149,13 +150,13 @@ def _code(returned: int) -> int:
 
 
 def _profile(captured: CapturedSteps, db: PathLike | None) -> StepProfile:
-    facts = {**captured.facts, "cpu": cpu_model(), "cores": len(affinity())}
+    facts: dict[str, Any] = {**captured.facts, "cpu": cpu_model(), "cores": len(affinity())}
     gpu, threads = facts.get("gpu"), facts.get("threads")
-    where = str(gpu) if gpu else f"{facts['cpu']}, {count_noun(int(threads or 1), 'thread')}"
+    where = str(gpu) if gpu else f"{facts['cpu']}, {count_noun(threads or 1, 'thread')}"
     return make_step_profile(captured, where, _peaks(facts, db))
 
 
-def _peaks(facts: dict[str, object], db: PathLike | None) -> Peaks | None:
+def _peaks(facts: dict[str, Any], db: PathLike | None) -> Peaks | None:
     """Return the measured peaks of this machine, else its datasheet."""
     threads = facts.get("threads")
     try:

@@ -83,6 +83,7 @@ def is_view(schema: str) -> bool:
 def describe_tensors(tensors: Iterable[TensorRef]) -> tuple[str, str]:
     """Return the shapes of tensors as text, and their first floating-point type."""
     found = list(tensors)
+    found = [one for one in found if one.shape] or found  # numbers that became tensors say little
     dtypes = list(dict.fromkeys(one.dtype for one in found))
     shapes = ["x".join(map(str, one.shape)) or "()" for one in found[:_MOST_SHAPES]]
     if len(dtypes) > 1:
@@ -151,9 +152,11 @@ def _formula(node: TraceNode) -> Any:
 def _flops(node: TraceNode) -> int | None:
     outputs = [_meta(one) for one in node.outputs]
     try:
-        found = _formula(node)(*map(_meta, node.inputs), out_val=outputs[0] if len(outputs) == 1 else tuple(outputs))
-    except (TypeError, ValueError, IndexError, AttributeError, AssertionError):  # a formula that wants other arguments
-        return None
+        by_position = [not one.kwarg_only for one in torch._C.parse_schema(node.schema).arguments]
+        inputs = [_meta(one) for one, counts in zip(node.inputs, by_position, strict=False) if counts]
+        found = _formula(node)(*inputs, out_val=outputs[0] if len(outputs) == 1 else tuple(outputs))
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError):
+        return None  # a schema or arguments of another version of torch
     return int(found)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from opmark.errors import InvalidParameter, UserError
 from opmark.scratch import ScratchFolder
-from opmark.traces.privacy import clean_execution_trace, clean_profile
+from opmark.traces.privacy import clean_files
 
 _RANGES = "ENABLE_PYTORCH_EXECUTION_TRACE_SAVE_INTEGRAL_TENSOR_RANGE"
 _DATA = "ENABLE_PYTORCH_EXECUTION_TRACE_SAVE_INTEGRAL_TENSOR_DATA"
@@ -241,8 +241,7 @@ class Capture:
         trace, profile, resources = file_names(self.path, rank_of())
         parts = [file.with_name(f".{file.name}.part") for file in (trace, profile)]
         try:
-            exact = clean_profile(raw / "trace.kineto.json", parts[1])
-            operators = clean_execution_trace(raw / "trace.json", parts[0], exact, values=self.values)
+            operators = clean_files(raw, (parts[0], parts[1]), values=self.values)
             if not operators:
                 raise UserError(
                     "no operator of torch was called while the capture ran: no file is written",

@@ -53,47 +53,84 @@ class RawExecutionTrace(msgspec.Struct):
     finish_ts: int = 0
 
 
-def clean_profile(source: Path, target: Path) -> ExactInputs:
-    """Write the profiler's file without what it says about the host, and return the arguments of its calls."""
-    whole = _decode(source, dict[str, msgspec.Raw], _KINETO_NAME)
-    exact: ExactInputs = {}
+HiddenInputs = dict[int, list[int]]
+"""By record function id: the places of arguments that are dropped."""
+
+
+def clean_files(source: Path, target: tuple[Path, Path], *, values: bool = False) -> int:
+    """Write the execution trace and the profiler's file of a folder, trace.json and trace.kineto.json, without values
+    of tensors and without what they say about the host. Return the number of operators in them. `values`: keep values.
+    """
+    profile = _decode(source / "trace.kineto.json", dict[str, msgspec.Raw], _KINETO_NAME)
+    events = msgspec.json.decode(profile.pop("traceEvents"), type=list[msgspec.Raw])
+    trace = _decode(source / "trace.json", RawExecutionTrace, _ET_NAME)
+    operators, hidden = _write_trace(trace, target[0], _exact_inputs(events), values=values)
+    _write_profile(profile, events, target[1], hidden)
+    return operators
+
+
+def _exact_inputs(events: list[msgspec.Raw]) -> ExactInputs:
+    found: ExactInputs = {}
+    for raw in events:
+        event = msgspec.json.decode(raw)
+        args = event.get("args", {})
+        if "Concrete Inputs" in args and "Record function id" in args:
+            found[args["Record function id"]] = event["name"], args["Concrete Inputs"]
+    return found
+
+
+def _write_profile(head: dict[str, msgspec.Raw], events: list[msgspec.Raw], target: Path, hidden: HiddenInputs) -> None:
     with target.open("wb") as file:
         file.write(b"{\n")
         for key in _KEPT:
-            if key in whole:
-                file.write(msgspec.json.encode(key) + b": " + bytes(whole[key]) + b",\n")
+            if key in head:
+                file.write(msgspec.json.encode(key) + b": " + bytes(head[key]) + b",\n")
         file.write(b'"traceEvents": [')
-        for number, raw in enumerate(msgspec.json.decode(whole["traceEvents"], type=list[msgspec.Raw])):
+        for number, raw in enumerate(events):
             event = msgspec.json.decode(raw)
-            _clean_event(event)
-            found = event.get("args", {})
-            if "Concrete Inputs" in found and "Record function id" in found:
-                exact[found["Record function id"]] = event["name"], found["Concrete Inputs"]
+            _clean_event(event, hidden)
             file.write((b",\n" if number else b"\n") + msgspec.json.encode(event))
         file.write(b"\n]}\n")
-    return exact
 
 
-def clean_execution_trace(source: Path, target: Path, exact: ExactInputs, *, values: bool = False) -> int:
-    """Write the execution trace without values of tensors, and return the number of operators in it. `values`: keep
-    them."""
-    whole = _decode(source, RawExecutionTrace, _ET_NAME)
-    operators = 0
+def _write_trace(
+    whole: RawExecutionTrace, target: Path, exact: ExactInputs, *, values: bool
+) -> tuple[int, HiddenInputs]:
+    """Write the execution trace; return the number of operators, and the arguments that were dropped."""
+    operators = {node.id: node.inputs["values"] for raw in whole.nodes if (node := _head(raw)).is_operator}
+    hidden: HiddenInputs = {}
     with target.open("wb") as file:
         head = {"schema": whole.schema, "pid": whole.pid, "time": whole.time, "start_ts": whole.start_ts}
         file.write(msgspec.json.encode(head)[:-1] + b',"finish_ts":%d,"nodes":[' % whole.finish_ts)
         for number, raw in enumerate(whole.nodes):
             node = msgspec.json.decode(raw)
             attributes = {one["name"]: one for one in node.get("attrs", ())}
-            operators += bool(attributes.get("op_schema", {}).get("value"))
-            _mend_numbers(node, attributes, exact)
-            if not values:
-                _drop_values(node, attributes)
+            outer = operators.get(node.get("ctrl_deps"))
+            if not values and (places := _drop_values(node, attributes, outer)):
+                hidden[attributes["rf_id"]["value"]] = places
+            else:
+                _mend_numbers(node, attributes, exact)
             if "kernel_file" in attributes:
                 attributes["kernel_file"]["value"] = _file_name(attributes["kernel_file"]["value"])
             file.write((b",\n" if number else b"\n") + msgspec.json.encode(node))
         file.write(b"\n]}\n")
-    return operators
+    return len(operators), hidden
+
+
+class NodeHead(msgspec.Struct):
+    """What tells whether a node of the file is an operator, and with which arguments."""
+
+    id: int
+    inputs: dict[str, list[Any]]
+    attrs: list[dict[str, Any]] = []
+
+    @property
+    def is_operator(self) -> bool:
+        return any(one["name"] == "op_schema" and one["value"] for one in self.attrs)
+
+
+def _head(raw: msgspec.Raw) -> NodeHead:
+    return msgspec.json.decode(raw, type=NodeHead)
 
 
 def _decode(source: Path, kind: Any, name: re.Pattern[str]) -> Any:
@@ -114,7 +151,7 @@ def _decode(source: Path, kind: Any, name: re.Pattern[str]) -> Any:
         ) from None
 
 
-def _clean_event(event: dict[str, Any]) -> None:
+def _clean_event(event: dict[str, Any], hidden: HiddenInputs) -> None:
     found = event.get("args")
     if not isinstance(found, dict):
         return
@@ -124,6 +161,9 @@ def _clean_event(event: dict[str, Any]) -> None:
         elif event["name"] == "thread_name":
             found["name"] = re.sub(r"^(thread \d+) \(.*\)$", r"\1", str(found.get("name", "")))
         return
+    for place in hidden.get(found.get("Record function id", 0), ()):
+        if place < len(found.get("Concrete Inputs", ())):
+            found["Concrete Inputs"][place] = ""
     for key in _STACKS:
         found.pop(key, None)
     for key, value in found.items():
@@ -162,16 +202,24 @@ def _nearer(rounded: Any, text: str) -> Any:
     return number if isinstance(rounded, float) and abs(number - rounded) <= _ROUNDED else rounded
 
 
-def _drop_values(node: dict[str, Any], attributes: dict[str, Any]) -> None:
-    outputs = node["outputs"]
+def _drop_values(node: dict[str, Any], attributes: dict[str, Any], outer: list[Any] | None) -> list[int]:
+    """Drop what was read from tensors, and return the places of the arguments among that. `outer`: the arguments of the
+    operator that made the call, if one did."""
+    outputs, inputs = node["outputs"], node["inputs"]
     outputs["values"] = [
         _BLANK.get(kind, value) for value, kind in zip(outputs["values"], outputs["types"], strict=True)
     ]
-    inputs = node["inputs"]
     schema = attributes.get("op_schema", {}).get("value", "")
     space = schema.partition("::")[0] if schema else ""
     if node["name"] not in _GROUPS and space not in _NAMESPACES:
         inputs["values"] = [_without_text(*pair) for pair in zip(inputs["values"], inputs["types"], strict=False)]
+    hidden = []
+    if outer is not None:  # as in aten::max, which calls aten::fill_ with the maximum
+        for i, kind in enumerate(_argument_types(schema)[: len(inputs["values"])]):
+            value, given = inputs["values"][i], inputs["types"][i]
+            if kind.startswith("Scalar") and given in ("Int", "Double") and value not in (0, 1) and value not in outer:
+                inputs["values"][i] = _BLANK[given]
+                hidden.append(i)
     ranges = attributes.get("tensor_range")
     if ranges and ranges["value"]:
         sizes = [tensor[3] for tensor in _tensors(inputs["values"])]
@@ -181,6 +229,13 @@ def _drop_values(node: dict[str, Any], attributes: dict[str, Any]) -> None:
             if int(key) < len(sizes) and sizes[int(key)] >= FEW
         }
         ranges["value"] = json.dumps(found, separators=(",", ":")) if found else ""
+    return hidden
+
+
+def _argument_types(schema: str) -> list[str]:
+    """Return the types of a schema's arguments: `Tensor(a!)`, `Scalar`, `SymInt[]`."""
+    inside = schema.partition("(")[2].rpartition(" -> ")[0].rstrip(")")
+    return [part.split(" ")[0] for part in re.split(r", (?![^\[]*\])", inside) if part != "*"]
 
 
 def _without_text(value: Any, kind: str) -> Any:

@@ -6,6 +6,7 @@ program imports torch, so that what it sets before that still counts. A program 
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
 import inspect
 import os
@@ -200,6 +201,18 @@ class CapturedProgram:
             self.report.message, self.report.hint = error.message, error.hint
 
 
+_kept: list[dict[str, Any]] = []
+"""The variables of a module that was run: `python` keeps them until it ends, and threads may use them."""
+
+
+def _run_script(program: str) -> None:
+    """Run a file as `python` does: as the module `__main__`, which stays until the process ends."""
+    content = compile(Path(program).read_bytes(), program, "exec")
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    vars(module).update(__file__=program, __builtins__=builtins, __cached__=None)
+    exec(content, vars(module))
+
+
 def main() -> int:
     order = msgspec.json.decode(sys.argv[1], type=CaptureOrder)
     program, arguments = sys.argv[2], sys.argv[3:]
@@ -211,10 +224,10 @@ def main() -> int:
     code = 0
     try:
         if order.module:
-            runpy.run_module(program, run_name="__main__", alter_sys=True)
+            _kept.append(runpy.run_module(program, run_name="__main__", alter_sys=True))
         else:
             sys.path[0] = str(Path(program).resolve().parent)
-            runpy.run_path(program, run_name="__main__")
+            _run_script(program)
     except SystemExit as end:
         code = _exit_code(end)
     except BaseException as error:  # noqa: BLE001 - what ends the program, it is printed as `python` does

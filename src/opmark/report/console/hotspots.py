@@ -20,7 +20,7 @@ _MUCH_BETWEEN = 0.3
 
 def print_hotspots(profile: StepProfile, console: Console) -> None:
     time = seconds(profile.seconds)
-    plain = f", {seconds(profile.plain)} when nobody looks" if profile.plain else ""
+    plain = f", {seconds(profile.plain)} without the profiler" if profile.plain else ""
     title = f"one step on {profile.where}: {time}{plain}; {significant(profile.calls)} calls of torch"
     console.print(title, soft_wrap=True, highlight=False)
     shown, rest = profile.rows[:_MOST], profile.rows[_MOST:]
@@ -34,9 +34,11 @@ def print_hotspots(profile: StepProfile, console: Console) -> None:
     between = profile.between * profile.seconds
     idle = "the device idle" if profile.on_device else "between the calls"
     lines.append([idle, "", "", "", seconds(between), percent(profile.between), *[""] * 5])
-    print_rows(
-        _HEADS, lines, console, 2, left=("limit",), optional=(("gain",), ("limit",), ("one",), ("flops", "bytes"))
-    )
+    heads = _HEADS
+    if not profile.peaks:
+        heads, lines = heads[:-2], [line[:-2] for line in lines]
+    optional = (("gain",), ("one",), ("limit",), ("flops", "bytes"))
+    print_rows(heads, lines, console, 2, left=("limit",), optional=optional)
     console.print()
     for sentence in advise(profile):
         print_prose(sentence, console)

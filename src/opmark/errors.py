@@ -19,7 +19,7 @@ opmark and shows its traceback.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
@@ -45,19 +45,24 @@ class UserError(OpmarkError):
 
 
 class UnknownName(UserError):
-    """`kind` is what was looked for, in words: "operator", "backend", "suite". `meant` is the name to suggest, where
+    """`kind` is what was looked for, in words: "operator", "backend", "suite". `meant` are the names to suggest, where
     that is not the nearest one."""
 
     def __init__(
-        self, kind: str, name: str, known: Iterable[str], listing: str | None = None, meant: str | None = None
+        self,
+        kind: str,
+        name: str,
+        known: Iterable[str],
+        listing: str | None = None,
+        meant: str | Sequence[str] | None = None,
     ) -> None:
         known = list(known)
-        near = meant or nearest(name, known)
-        if near is None and listing is None and len(known) <= _FEW:
+        near = [meant] if isinstance(meant, str) else list(meant or filter(None, [nearest(name, known)]))
+        if not near and listing is None and len(known) <= _FEW:
             listing_hint = f"known: {', '.join(known)}" if known else ""
         else:
             listing_hint = f"`{listing}` lists them all" if listing else ""
-        suggestion = f"did you mean `{near}`?" if near else ""
+        suggestion = f"did you mean {' or '.join(f'`{one}`' for one in near)}?" if near else ""
         super().__init__(f"no {kind} named `{name}`", " ".join(filter(None, (suggestion, listing_hint))) or None)
 
 

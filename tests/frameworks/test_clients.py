@@ -20,7 +20,8 @@ from opmark.worker.preparation import bind, make_inputs, prepare
 pytestmark = pytest.mark.frameworks
 
 SHAPE = {"M": 32, "N": 16, "K": 8}
-SHARING = ["numpy-cpu", "torch-cpu", "onnxruntime-cpu", "openvino-cpu", "openvino-cpu/throughput", "jax-cpu"]
+SHARING = ["numpy-cpu", "torch-cpu", "onnxruntime-cpu", "openvino-cpu", "openvino-cpu/throughput", "jax-cpu",
+           "tvm-cpu"]  # fmt: skip
 
 
 class Loaded:
@@ -71,11 +72,12 @@ def test_each_client_computes_its_own_inputs_from_its_own_thread(name: str) -> N
     assert not np.allclose(found[0], found[1])
 
 
-@pytest.mark.parametrize("name", ["onnxruntime-cpu", "openvino-cpu", "openvino-cpu/throughput"])
+@pytest.mark.parametrize("name", ["onnxruntime-cpu", "openvino-cpu", "openvino-cpu/throughput", "tvm-cpu"])
 def test_an_engine_loads_its_model_once(name: str) -> None:
     loaded = Loaded(name)
     assert loaded.rebuilt == 0
-    models = {id(getattr(launch, "session", None) or launch.compiled) for launch in loaded.launches}
+    names = ("session", "compiled", "executable")
+    models = {id(getattr(launch, name)) for launch in loaded.launches for name in names if hasattr(launch, name)}
     assert len(models) == 1
 
 
@@ -158,6 +160,8 @@ def test_clients_on_a_device_have_streams_of_their_own_and_wait_for_these_alone(
     assert told == ["use 0", "run", "wait 0", "use 1", "run other", "wait 1", "run", "wait 0"]
 
 
-def test_tvm_serves_one_client_and_says_why() -> None:
-    with pytest.raises(Unsupported, match="TVM's virtual machine keeps its registers"):
-        Loaded("tvm-cpu")
+def test_tvm_serves_one_client_on_a_gpu_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = Loaded("tvm-cpu")
+    monkeypatch.setattr(loaded.live, "asynchronous", True)
+    with pytest.raises(Unsupported, match="one stream of the GPU"):
+        loaded.live.clients(loaded.launches[0], [loaded.inputs[1]], lambda inputs: None)

@@ -98,7 +98,8 @@ class TvmBackend(EngineBackend):
         start = time.perf_counter()
         try:
             lowered = self.lowered(model)
-            machine = relax.VirtualMachine(tvm.compile(lowered, target=self.target), self._device)
+            executable = tvm.compile(lowered, target=self.target)
+            machine = relax.VirtualMachine(executable, self._device)
         except Exception as error:
             if self.classify(error) == "oom":
                 raise
@@ -113,15 +114,20 @@ class TvmBackend(EngineBackend):
             export=export_seconds(model),
         )
         _refuse_what_tvm_does_not_compute(lowered)
-        arguments = [inputs[name] for name in (value.name for value in model.graph.input)]
-        return _TvmCall(machine["main"], arguments, len(model.graph.output), compilation)
+        names = [value.name for value in model.graph.input]
+        return _TvmCall(executable, machine, names, inputs, len(model.graph.output), compilation)
 
     def clients(
         self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
     ) -> Sequence[Launch]:
-        if others:
-            raise Unsupported("TVM's virtual machine keeps its registers between calls: it serves one client at a time")
-        return super().clients(launch, others, rebuild)
+        """Return a virtual machine for each client over the executable that is loaded: a machine keeps its registers
+        between calls, so that two clients cannot share one."""
+        if others and self.asynchronous:
+            raise Unsupported("TVM launches all kernels on one stream of the GPU: it serves one client at a time there")
+        assert isinstance(launch, _TvmCall)
+        machines = [relax.VirtualMachine(launch.executable, self._device) for _ in others]
+        more = [launch.over(machine, inputs) for machine, inputs in zip(machines, others, strict=True)]
+        return [*super().clients(launch, (), rebuild), *more]
 
     def lowered(self, model: Any) -> Any:
         """The module with a kernel for everything that is computed: imported, made legal, fused, and on a GPU with
@@ -134,15 +140,31 @@ class TvmBackend(EngineBackend):
 
 
 class _TvmCall:
-    def __init__(self, main: Any, arguments: list[Any], outputs: int, compilation: Compilation) -> None:
-        self._main = main
-        self._arguments = arguments
-        self._single = outputs == 1
+    """A call of an executable's main function in a virtual machine, over inputs that are placed."""
+
+    def __init__(
+        self,
+        executable: Any,
+        machine: Any,
+        names: Sequence[str],
+        inputs: Mapping[str, Any],
+        outputs: int,
+        compilation: Compilation,
+    ) -> None:
+        self.executable = executable
+        self._main = machine["main"]
+        self._names = names
+        self._arguments = [inputs[name] for name in names]
+        self._outputs = outputs
         self.compilation = compilation
+
+    def over(self, machine: Any, inputs: Mapping[str, Any]) -> _TvmCall:
+        """Return a call of the same executable in another machine, over other inputs."""
+        return _TvmCall(self.executable, machine, self._names, inputs, self._outputs, self.compilation)
 
     def __call__(self) -> Any:
         found = self._main(*self._arguments)
-        return found if self._single else tuple(found)
+        return found if self._outputs == 1 else tuple(found)
 
 
 def _target(device: str, threads: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -19,13 +20,13 @@ from opmark.api.requests import talk
 from opmark.api.result import interruption_line, open_store, storage_line
 from opmark.api.run import run
 from opmark.catalogue.workload_file import read_plain
-from opmark.errors import UserError, one_line
+from opmark.errors import UnknownName, UserError, one_line
 from opmark.interop.general_perf import files, tasks
 from opmark.interop.general_perf.files import TaskFile
 from opmark.interop.general_perf.hardware import HARDWARE
 from opmark.interop.general_perf.pictures import draw_pictures, load_charts
 from opmark.interop.general_perf.reference import read_reference
-from opmark.interop.general_perf.report import TaskResults, make_report
+from opmark.interop.general_perf.report import METRIC_NAMES, TaskResults, make_report, performance
 from opmark.interop.general_perf.resolution import (
     BackendChoice,
     ResolvedTask,
@@ -35,6 +36,8 @@ from opmark.interop.general_perf.resolution import (
     read_workload,
     resolve_task,
 )
+from opmark.plugin.registry import backend as find_backend
+from opmark.plugin.registry import dataset_names
 from opmark.runner.survey import survey
 from opmark.schema import Record, Run, Workload
 from opmark.schema.evaluation import DataChoice
@@ -42,10 +45,13 @@ from opmark.schema.options import LONGEST
 from opmark.schema.record import MEASURED
 from opmark.schema.task import EFFORTS
 from opmark.schema.workload import VERSION
+from opmark.units import count_noun
 
 _TIMEOUT = 3600.0
 """Seconds for one batch size: the number of requests is fixed, and a large model on a CPU takes long for them."""
 _REQUEST_TIMEOUT = 300.0
+_OPTION = re.compile(r"--data-option (\w+)=")
+"""How `opmark evaluate` spells a further file of a data set; here it is --data NAME.OPTION=VALUE."""
 DataPlaces = Mapping[str, tuple[str, Mapping[str, str]]]
 """Path and further files of each data set."""
 
@@ -54,6 +60,8 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; the exit code is 0 if everything that was asked for is in the reports, 1 if a part failed or is
     missing, 130 after Ctrl-C."""
     options = _parser().parse_args([_with_underscores(one) for one in arguments])
+    if options.workload and not options.workload.is_file():
+        raise UserError(f"--workload: there is no file {options.workload}", "--task takes one that ships with opmark")
     workload_folder = options.workload_dir or (options.workload.parent if options.workload else None)
     folders = TaskFolders(
         files.find_folder(workload_folder, "workloads", "--workload_dir"),
@@ -68,6 +76,8 @@ def main(arguments: Sequence[str]) -> int:
     if not options.task and not options.workload:
         raise UserError("--task: no task is named", f"as in --task bert-torch-fp32; `{tasks.LISTING}` lists them")
     data = _parse_data(options.data)
+    if options.reference:
+        find_backend(options.reference)
     chosen = [(task, choose_backend(options.hardware_type, task)) for task in _resolve_tasks(options, folders)]
     code = 0
     for task, choice in chosen:
@@ -114,6 +124,8 @@ class TaskSession:
         self.notes: list[str] = []
         self.unfinished: dict[str, str] = {}
         self.pictures: dict[str, str] = {}
+        self._said: set[str] = set()
+        """Lines of batch sizes that are printed."""
 
     def run(self) -> int:
         workload = self.task.workload
@@ -151,7 +163,7 @@ class TaskSession:
         try:
             run(
                 workload=Workload(VERSION, self.task.name, self.task.entries()), backend=self.choice.backend,
-                verify=workload.test_numeric, on_record=partial(self._keep, self.records), **load, **self._common(),
+                verify=workload.test_numeric, on_record=self._keep_measured, **load, **self._common(),
             )  # fmt: skip
         except UserError as error:
             self._fail("Performance" if loaded else "Graph Compile", one_line(error))
@@ -210,7 +222,21 @@ class TaskSession:
         if not record.untried and self._run not in self.runs:
             self.runs.append(self._run)
 
+    def _keep_measured(self, record: Record) -> None:
+        """Keep a record, and print its line as soon as all its processes are there: a large model takes minutes."""
+        self._keep(self.records, record)
+        same = [one for one in self.records if _case_and_load(one) == _case_and_load(record)]
+        if len(same) < self.options.processes:
+            return
+        size = next(size for size in self.task.workload.sizes if self.task.source(size) in record.task.case.sources)
+        if self.task.workload.test_perf and not self.task.workload.compile_only:
+            for line in performance(size, same):
+                self._print_line(line)
+        else:
+            self._print_once(f"{self.task.name} BS {size}: {_describe_compilation(record)}")
+
     def _fail(self, part: str, reason: str) -> None:
+        reason = _OPTION.sub(rf"--data {tasks.DATA_SETS.get(self.task.dataset or '', 'NAME')}.\1=", reason)
         self.unfinished[part] = reason
         talk(f"{self.task.name}: {part}: {reason}")
 
@@ -242,23 +268,68 @@ class TaskSession:
             return {key: one.facts for key, one in store.environments(sorted(wanted)).items()}
 
     def _print(self, path: Path) -> None:
-        for line in json.loads(path.read_text(encoding="utf-8")).get("Performance", ()):
-            if line["QPS"] is None:
-                print(f"{self.task.name} BS {line['BS']}: {line['Status']}: {line['Reason']}")
-            else:
-                tail = line["P99 Latency"]
-                shown = f"{tail} ms" if tail is not None else f"not known ({line.get('P99 Latency Reason', '')})"
-                print(f"{self.task.name} BS {line['BS']}: QPS {line['QPS']}, AVG Latency {line['AVG Latency']} ms, "
-                      f"P99 Latency {shown}{'' if line['Status'] == 'ok' else ', ' + line['Status']}")  # fmt: skip
+        """Print what is not printed yet: batch sizes that nothing ran for, outputs, accuracy, the report's place."""
+        found = json.loads(path.read_text(encoding="utf-8"))
+        for line in found.get("Performance", ()):
+            if line["QPS"] is not None or line["Reason"] not in self.unfinished.values():
+                self._print_line(line)
+        accuracy = found.get("Accuracy", {})
+        if accuracy.get("Verdict"):
+            wrong = [size for size, verdict in accuracy["Verdict by BS"].items() if verdict == "FAIL"]
+            where = f" with BS {', '.join(wrong)}" if wrong else ""
+            print(f"{self.task.name} outputs: {accuracy['Verdict']}{where}, Max Diff {accuracy['Max Diff']:.3g}, "
+                  f"Mean Diff {accuracy['Mean Diff']:.3g}")  # fmt: skip
+        if "Samples" in accuracy:
+            figures = [
+                f"{name} {accuracy[name]:.5g}" + (f" ({low:.5g} to {high:.5g})" if low is not None else "")
+                for name in METRIC_NAMES
+                if name in accuracy
+                for low, high in [accuracy.get(f"{name} Interval", (None, None))]
+            ]
+            print(f"{self.task.name} accuracy: {', '.join(figures)}, {count_noun(accuracy['Samples'], 'sample')}")
         print(f"report: {path}")
         if self.runs:
             talk(storage_line(self.runs, self.options.db))
+
+    def _print_line(self, line: Mapping[str, Any]) -> None:
+        """Print a line of the report's `Performance`; the number of clients only where there are several numbers."""
+        several = len(set(self.options.clients or ())) > 1 and line.get("Clients")
+        clients = f", {count_noun(line['Clients'], 'client')}" if several else ""
+        head = f"{self.task.name} BS {line['BS']}{clients}"
+        if line["QPS"] is None:
+            self._print_once(f"{head}: {line['Status']}: {line['Reason']}")
+            return
+        tail = line["P99 Latency"]
+        shown = f"{tail} ms" if tail is not None else f"not known ({line.get('P99 Latency Reason', '')})"
+        self._print_once(f"{head}: QPS {line['QPS']}, AVG Latency {line['AVG Latency']} ms, P99 Latency {shown}"
+                         f"{'' if line['Status'] == 'ok' else ', ' + line['Status']}")  # fmt: skip
+
+    def _print_once(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            print(line, flush=True)
 
     def _exit_code(self) -> int:
         """Return 1 where a part that was asked for failed or is missing."""
         records = [*self.records, *self.evaluations]
         good = bool(records) and all(record.status in MEASURED for record in records)
         return 0 if good and not self.unfinished else 1
+
+
+def _case_and_load(record: Record) -> tuple[str, object]:
+    return record.task.case.id, record.task.settings.load
+
+
+def _describe_compilation(record: Record) -> str:
+    """Return what became of a case that is compiled and verified, and not timed."""
+    if record.status not in MEASURED:
+        return f"{record.status_text}: {record.reason}"
+    found = record.compilation
+    if found is None:
+        return f"{record.status_text}, {record.task.backend} compiles nothing ahead of the first call"
+    taken = found.coverage
+    share = f", {taken.taken} of {taken.operators} operators taken" if taken and taken.operators else ""
+    return f"{record.status_text}, compiled in {found.cold:.3g} s{share}"
 
 
 def _make_folder(folder: Path) -> None:
@@ -277,6 +348,8 @@ def _parse_data(texts: Sequence[str]) -> DataPlaces:
             raise UserError(f"--data: expected NAME=PATH, got `{text}`", "as in --data imagenet=/data/imagenet")
         kind, _, option = name.partition(".")
         kind = tasks.DATA_SETS.get(kind, kind)
+        if kind not in dataset_names():
+            raise UnknownName("data set", kind, dataset_names(), "opmark list datasets")
         path, more = found.get(kind, ("", {}))
         found[kind] = (path, {**more, option: value}) if option else (value, more)
     return found

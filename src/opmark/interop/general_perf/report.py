@@ -25,6 +25,8 @@ from opmark.version import VERSION
 MILLI = 1e-3
 _METRICS = {"accuracy": ("Top-1", 1), "pairs": ("Top-1", 1), "EM": ("Exact Match", 100), "F1": ("F1 Score", 100)}
 """ByteMLPerf's names of metrics, and the factor by which its values are larger than ours."""
+METRIC_NAMES = ("Top-1", "Top-5", "Exact Match", "F1 Score", "AUC", "log-loss")
+"""Figures on labelled data as a report has them."""
 
 PERFORMANCE_NOTES = (
     "QPS: samples answered per second of wall time over the whole window, with all clients at work; ByteMLPerf divides "

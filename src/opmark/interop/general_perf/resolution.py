@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from opmark.catalogue.workload_file import read_plain
-from opmark.errors import UnknownName, UserError
+from opmark.errors import UnknownName, UserError, nearest
 from opmark.interop.general_perf import files, tasks
 from opmark.interop.general_perf.files import ModelFile, TaskFile
 from opmark.interop.general_perf.hardware import HARDWARE, find_hardware
@@ -70,8 +70,10 @@ def read_workload(task: str, folders: TaskFolders) -> tuple[TaskFile, list[str]]
         try:
             return tasks.usual_workload(tasks.take_apart(task)), []
         except UnknownName:
-            known = [*files.names_in(folders.workloads), *tasks.known_tasks()]
-            raise UnknownName("task", task, known, tasks.LISTING) from None
+            own = nearest(task, files.names_in(folders.workloads))
+            if own is None:
+                raise
+            raise UnknownName("task", task, (), tasks.LISTING, own) from None
     return files.read_task_file(read_plain(path).data, str(path))
 
 

@@ -7,10 +7,11 @@ below; a user's own files replace the entries.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from msgspec import Struct
 
-from opmark.errors import UnknownName, UserError
+from opmark.errors import UnknownName, UserError, nearest
 from opmark.interop.general_perf.files import ModelFile, TaskFile
 from opmark.plugin.registry import operator as find_operator
 from opmark.plugin.registry import operators_like
@@ -38,6 +39,9 @@ PRECISIONS = {
     "tf32": "tfloat32",
 }  # fmt: skip
 """Element types by the precision in the name of a task."""
+PRECISION_LIST = "fp32, fp16, bf16, tf32"
+FRAMEWORK_LIST = "torch, tf, onnx, mhlo"
+"""How most names of tasks spell them, for hints."""
 _QUANTIZED = ("int8", "int4", "fp8", "w8a8", "w4a16")
 
 DATA_SETS = {
@@ -110,6 +114,12 @@ _OTHER_NAMES = {
 }  # fmt: skip
 
 
+_SEVERAL_TASKS = {"stable-diffusion": ("clip", "unet", "vae-encoder", "vae-decoder")}
+"""Models of ByteMLPerf's README that are several tasks."""
+_LIKE = 0.85
+"""How much of a name has to be that of a task for it to be suggested: any two that end in -torch-fp32 share 0.75."""
+
+
 class TaskName(Struct, frozen=True):
     """A name of a task, taken apart."""
 
@@ -129,7 +139,7 @@ def known_tasks() -> Iterator[str]:
 
 
 def take_apart(text: str) -> TaskName:
-    """Return the parts of a task's name; UnknownName with the nearest task where it is none."""
+    """Return the parts of a task's name; UnknownName with the nearest tasks where it is none."""
     rest = text.strip().lower().removesuffix(".json").removeprefix("workload_")
     precision, framework = "fp32", ""
     head, _, last = rest.rpartition("-")
@@ -139,9 +149,31 @@ def take_apart(text: str) -> TaskName:
     if head and last in FRAMEWORKS:
         rest, framework = head, FRAMEWORKS[last]
     model = _OTHER_NAMES.get(rest, rest)
-    if model not in MODELS and not _in_zoo(model):
-        raise UnknownName("task", text, known_tasks(), LISTING)
+    if not _is_model(model):
+        raise _unknown_task(text, rest, framework)
     return TaskName(text, model, framework, precision)
+
+
+def _unknown_task(text: str, rest: str, framework: str) -> UserError:
+    """Return the error for a name whose part `rest`, all but a known framework and precision, is no model: the part of
+    the name that is wrong where the others are right, else the tasks whose models have the nearest names."""
+    head, _, last = rest.rpartition("-")
+    if not framework and _is_model(head) and not nearest(last, FRAMEWORKS):
+        hint = f"frameworks are {FRAMEWORK_LIST}; precisions are {PRECISION_LIST}"
+        return UserError(f"no task named `{text}`: `{last}` is no framework", hint)
+    model, _, word = head.rpartition("-")
+    if word in FRAMEWORKS and _is_model(model):
+        return UserError(f"no task named `{text}`: `{last}` is no precision", f"precisions are {PRECISION_LIST}")
+    named = next((one for one in _SEVERAL_TASKS if rest.startswith(one)), "")
+    near = [] if named else get_close_matches(text.lower(), list(known_tasks()), n=3, cutoff=_LIKE)
+    models = _SEVERAL_TASKS.get(named) or get_close_matches(rest, MODELS)
+    near = near or [f"{model}-{MODELS[model].tasks[0]}" for model in models]
+    return UnknownName("task", text, (), LISTING, near)
+
+
+def _is_model(name: str) -> bool:
+    name = _OTHER_NAMES.get(name, name)
+    return name in MODELS or _in_zoo(name)
 
 
 def _in_zoo(name: str) -> bool:

@@ -113,7 +113,7 @@ def test_slow_requests_that_come_together_are_worth_fewer() -> None:
 
 
 def queued(drawn: random.Random, count: int) -> list[float]:
-    """Latencies at one server that is busy for 70 % of the time: their distribution is exponential with mean 1 / 0.3."""
+    """Latencies at one server that is busy for 70 % of the time: exponential with a mean of 1 / 0.3."""
     wait, found = 0.0, []
     for _ in range(count + 1000):
         service = drawn.expovariate(1)

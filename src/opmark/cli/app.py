@@ -148,8 +148,8 @@ COMMANDS = {
 
 PANELS = {
     "Measure": (
-        "run", "list", "describe", "coverage", "judge", "capture", "replay", "extract", "ledger", "evaluate",
-    ),  # fmt: skip
+        "run", "list", "describe", "coverage", "judge", "capture", "replay", "extract", "ledger", "evaluate"
+    ),
     "Compare": ("compare", "ab", "check", "bisect", "rank", "history"),
     "Look at results, keep and share them": (
         "show", "runs", "report", "model", "serve", "query", "fit", "merge", "push", "prune"
@@ -205,8 +205,10 @@ class CommandGroup(TyperGroup):
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=cmd_name, help=text, epilog=examples)
             return with_completion(typer.main.get_group(app).commands[cmd_name])
-        settings = getattr(found, "context_settings", None)
-        app.command(cmd_name, cls=PanelCommand, help=text, epilog=examples, context_settings=settings)(found)
+        app.command(
+            cmd_name, cls=PanelCommand, help=text, epilog=examples,
+            context_settings=getattr(found, "context_settings", None),
+        )(found)  # fmt: skip
         return with_completion(typer.main.get_command(app))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

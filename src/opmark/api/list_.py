@@ -17,6 +17,7 @@ from opmark.plugin.registry import catalogue, datasets, exporters, importers, op
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import QUANTITIES, Availability, Quantity, Workload
 from opmark.schema.machine import Peaks
+from opmark.traces.exporters import TRACE_EXPORTERS
 
 
 @typed
@@ -95,7 +96,7 @@ def data_sets() -> list[tuple[str, str]]:
 def formats() -> list[tuple[str, str, str]]:
     """Return every file format: the command that reads or writes it, its name, and a summary."""
     kinds: tuple[tuple[str, Any], ...] = (
-        ("import", importers()), ("export", exporters()), ("export -w", workload_exporters())
+        ("import", importers()), ("export", exporters()), ("export -w", {**workload_exporters(), **TRACE_EXPORTERS}),
     )  # fmt: skip
     return [
         (f"opmark {command}", name, plugin.summary) for command, plugins in kinds for name, plugin in plugins.items()

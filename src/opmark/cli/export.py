@@ -17,7 +17,7 @@ def export(
     format: Annotated[str, typer.Option("-f", "--format", help="As in `opmark list formats`.")] = "",
     workload: Annotated[
         Path | None,
-        typer.Option("-w", "--workload", help="Export this workload file, in any format, instead of a run."),
+        typer.Option("-w", "--workload", help="Export this workload file or trace, in any format, instead of a run."),
     ] = None,
     output: Annotated[
         Path | None,

@@ -15,7 +15,7 @@ from opmark.schema import TensorSpec
 from opmark.schema.arguments import canonical
 from opmark.schema.tensor import DTYPES
 from opmark.traces.chrome import parse_concrete
-from opmark.traces.trace import OpaqueValue, TensorRef, Value
+from opmark.traces.trace import OpaqueValue, TensorRef, Value, contiguous_strides
 
 _SCALAR_TYPES = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32", 7: "float64", 8: "complex32",
@@ -129,15 +129,6 @@ def spec_of(tensor: TensorRef) -> TensorSpec:
         low, high = tensor.low, tensor.high + 1
     strides = tensor.strides if tensor.strides is not None else contiguous_strides(tensor.shape)
     return TensorSpec(tensor.shape, tensor.dtype, low, high, strides=strides)
-
-
-def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a tensor whose elements lie one after the other."""
-    found, step = [], 1
-    for size in reversed(shape):
-        found.append(step)
-        step *= max(1, size)
-    return tuple(reversed(found))
 
 
 def _default_value(text: str) -> Any:

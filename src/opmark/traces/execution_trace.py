@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path
@@ -35,7 +35,7 @@ from opmark.traces.collectives import (
     join_collectives,
     place_in_group,
 )
-from opmark.traces.json_lists import JsonList, read_list
+from opmark.traces.json_lists import read_list
 from opmark.traces.trace import (
     NodeKind,
     OpaqueValue,
@@ -44,6 +44,8 @@ from opmark.traces.trace import (
     TraceCollective,
     TraceNode,
     Value,
+    contiguous_strides,
+    tensors_of,
 )
 from opmark.units import count_noun
 
@@ -79,28 +81,28 @@ _ROOT = 1
 _GROUPS = "## process_group:init ##"
 
 
-class _Values(Struct):
+class EtValues(Struct):
     values: list[Any] = []
     shapes: list[Any] = []
     types: list[Any] = []
     strides: list[Any] | None = None
 
 
-class _Attribute(Struct):
+class EtAttribute(Struct):
     name: str
     value: Any = None
 
 
-class _EtNode(Struct):
+class EtNode(Struct):
     """A node of any version: fields of the other versions are not set."""
 
     id: int
     name: str = ""
     ctrl_deps: int | list[int] | None = None
     parent: int | None = None
-    inputs: _Values | list[Any] = []
-    outputs: _Values | list[Any] = []
-    attrs: list[_Attribute] = []
+    inputs: EtValues | list[Any] = []
+    outputs: EtValues | list[Any] = []
+    attrs: list[EtAttribute] = []
     input_shapes: list[Any] = []
     input_types: list[Any] = []
     output_shapes: list[Any] = []
@@ -121,10 +123,11 @@ class _EtNode(Struct):
 
 def read_execution_trace(path: Path, content: Any) -> ProgramTrace:
     """Read an execution trace. Parts that cannot be read become problems of the trace."""
-    listed = read_list(path, content, "nodes", _EtNode)
+    listed = read_list(path, content, "nodes", EtNode)
     version, problems = _check_version(path, listed.head)
     trace = ProgramTrace(str(path), f"PyTorch execution trace {version}", [], problems=problems)
-    _Reader(trace, listed).read()
+    read_nodes(trace, listed.items(), f"{listed.where}[")
+    trace.problems += listed.problems
     if not trace.nodes:
         raise InvalidFile(f"{path}: none of its nodes can be read", "expected an execution trace of PyTorch")
     return trace
@@ -187,12 +190,17 @@ def _split(text: str) -> Iterator[str]:
         yield text[start:].strip()
 
 
+def read_nodes(trace: ProgramTrace, nodes: Iterable[tuple[int, EtNode]], where: str) -> None:
+    """Add the nodes of a file to a trace; each comes with its number, which messages write behind `where`."""
+    _Reader(trace, where).read(nodes)
+
+
 class _Reader:
     """Turns the nodes of one file into those of a trace."""
 
-    def __init__(self, trace: ProgramTrace, listed: JsonList[_EtNode]) -> None:
+    def __init__(self, trace: ProgramTrace, where: str) -> None:
         self.trace = trace
-        self.listed = listed
+        self._where = where
         self._texts: dict[str, str] = {}
         self._shapes: dict[Any, tuple[int, ...]] = {}
         self._tensors: dict[TensorRef, TensorRef] = {}
@@ -200,11 +208,11 @@ class _Reader:
         self._ranges: dict[int, tuple[int, int]] = {}
         self._counted = 0
 
-    def read(self) -> None:
+    def read(self, nodes: Iterable[tuple[int, EtNode]]) -> None:
         found: dict[int, TraceNode] = {}
         times: list[tuple[int | None, float, int | None]] = []
-        for number, raw in self.listed.items():
-            self._place = f"{self.listed.where}[{number}]"
+        for number, raw in nodes:
+            self._place = f"{self._where}{number}" + ("]" if self._where.endswith("[") else "")
             if raw.cat in _DEVICE_WORK:
                 if raw.cat != "gpu_user_annotation" and raw.dur is not None:
                     times.append((_parent_of(raw), raw.dur * 1e-6, raw.stream))
@@ -213,7 +221,6 @@ class _Reader:
                 self._problem(f"the id {raw.id} is that of another node too; only the first one is taken")
                 continue
             found[raw.id] = self._node(raw)
-        self.trace.problems += self.listed.problems
         self.trace.nodes = _in_order(found, self.trace)
         place_collectives(self.trace)
         for parent, seconds, stream in times:
@@ -222,7 +229,7 @@ class _Reader:
     def _problem(self, message: str) -> None:
         self.trace.problems.append(ImportProblem(self._place, message))
 
-    def _node(self, raw: _EtNode) -> TraceNode:
+    def _node(self, raw: EtNode) -> TraceNode:
         attributes = {one.name: one.value for one in raw.attrs}
         for name in ("rf_id", "fw_parent", "seq_id", "scope", "fw_tid", "tid", "op_schema"):
             attributes.setdefault(name, getattr(raw, name))
@@ -253,9 +260,9 @@ class _Reader:
     def _text(self, text: str) -> str:
         return self._texts.setdefault(text, text)
 
-    def _values(self, given: _Values | list[Any], shapes: list[Any], types: list[Any]) -> list[Value]:
+    def _values(self, given: EtValues | list[Any], shapes: list[Any], types: list[Any]) -> list[Value]:
         if isinstance(given, list):
-            given = _Values(given, shapes, types)
+            given = EtValues(given, shapes, types)
         strides = given.strides or []
         found = []
         for i, value in enumerate(given.values):
@@ -362,7 +369,7 @@ def _ranges(written: Any) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _parent_of(raw: _EtNode) -> int | None:
+def _parent_of(raw: EtNode) -> int | None:
     given = raw.ctrl_deps if raw.ctrl_deps is not None else raw.parent
     if isinstance(given, list):
         given = given[0] if given else None
@@ -466,3 +473,72 @@ def add_device_time(trace: ProgramTrace, parent: int | None, seconds: float, str
         one.device_time = (one.device_time or 0.0) + seconds
         if stream is not None and one.stream is None:
             one.stream = stream
+
+
+# Writing.
+
+_CPP_NAMES = {name: written for written, name in reversed(DTYPE_NAMES.items())}
+
+
+def write_execution_trace(trace: ProgramTrace) -> str:
+    """Return a trace as an execution trace of PyTorch, in the newest version that is known here."""
+    head = {"schema": f"{VERSIONS[-1]}-chakra.{_CHAKRA}", "pid": 0, "time": "", "start_ts": 0}
+    nodes = ",\n".join(json.dumps(_written_node(node)) for node in trace.nodes)
+    return f'{json.dumps(head)[:-1]}, "nodes": [\n{nodes}\n], "finish_ts": 0}}\n'
+
+
+def _written_node(node: TraceNode) -> dict[str, Any]:
+    given = {**_USUAL, "tid": node.thread, "op_schema": node.schema, "kernel_backend": "", "kernel_file": ""}
+    given |= node.attributes
+    if node.name == "record_param_comms" and node.collective is not None:
+        given.setdefault("collective_name", node.collective.name)
+    given["tensor_range"] = _written_ranges(node.inputs)
+    parent = node.parent if node.parent is not None else _ROOT
+    return {
+        "id": node.id, "name": node.name, "ctrl_deps": parent, "inputs": written_values(node.inputs),
+        "outputs": written_values(node.outputs),
+        "attrs": [{"name": key, "type": _attribute_type(key, one), "value": one} for key, one in given.items()],
+    }  # fmt: skip
+
+
+def _attribute_type(name: str, value: Any) -> str:
+    if isinstance(value, int):
+        return "int64" if name == "seq_id" else "uint64"
+    return "string"
+
+
+def _written_ranges(inputs: Sequence[Value]) -> str:
+    bounds = {str(i): [ref.low, ref.high] for i, ref in enumerate(tensors_of(list(inputs))) if ref.low is not None}
+    return json.dumps(bounds) if bounds else ""
+
+
+def written_values(values: Sequence[Value]) -> dict[str, list[Any]]:
+    """Return inputs or outputs as an execution trace writes them: values, shapes, types and strides."""
+    found = [_written_value(value) for value in values]
+    return {key: [one[i] for one in found] for i, key in enumerate(("values", "shapes", "types", "strides"))}
+
+
+def _written_value(value: Value) -> tuple[Any, list[Any], str, list[Any]]:
+    if isinstance(value, TensorRef):
+        size = DTYPES[value.dtype].size if value.dtype in DTYPES else 0
+        strides = list(value.strides) if value.strides is not None else list(contiguous_strides(value.shape))
+        tensor = [value.tensor, value.storage, value.offset, value.elements, size, value.device]
+        return tensor, list(value.shape), f"Tensor({_CPP_NAMES.get(value.dtype, value.dtype)})", strides
+    if isinstance(value, list):
+        parts = [_written_value(one) for one in value]
+        kinds = ",".join(part[2] for part in parts)
+        return (
+            [part[0] for part in parts],
+            [part[1] for part in parts],
+            f"GenericList[{kinds}]",
+            [part[3] for part in parts],
+        )
+    if isinstance(value, OpaqueValue):
+        if value.kind == "Undefined":
+            return [0, 0, 0, 0, 0, ""], [], "Tensor(nullptr (uninitialized))", []
+        return value.text if value.kind == "Device" else f"<{value.kind}>", [], value.kind, []
+    if value is None:
+        return "<None>", [], "None", []
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value), [], "Double", []
+    return value, [], {bool: "Bool", int: "Int"}.get(type(value), "String"), []

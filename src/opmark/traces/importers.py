@@ -33,4 +33,5 @@ class TraceImporter(NamedTuple):
 
 
 EXECUTION_TRACE = TraceImporter("execution-trace", "execution traces of PyTorch, also with the profiler's times beside")
+CHAKRA = TraceImporter("chakra", "execution traces of MLCommons Chakra (.et)")
 CHROME_TRACE = TraceImporter("chrome-trace", "Chrome traces of torch's profiler (Kineto) with shapes")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from opmark.errors import InvalidFile
 from opmark.schema.codec import gc_disabled
+from opmark.traces.chakra import is_chakra, read_chakra
 from opmark.traces.chrome import check_shapes, merge_times, read_chrome_trace
 from opmark.traces.execution_trace import read_execution_trace
 from opmark.traces.json_lists import GZIP, decompress_head, read_content
@@ -14,6 +15,7 @@ from opmark.traces.trace import ProgramTrace
 
 _RANK = re.compile(r"(?:^|[-_.])rank[-_.]?(\d+)(?=[-_.])")
 _ENDINGS = (".json", ".json.gz")
+_TRACES = (*_ENDINGS, ".et")
 _KINETO = ".kineto"
 _LOOKED_AT = 2**20
 """Bytes at the beginning of a file among which the name of its list stands."""
@@ -21,7 +23,7 @@ _LISTS = re.compile(rb'"(nodes|traceEvents)"\s*:\s*\[|\A(?:\xef\xbb\xbf)?\s*(\[)
 _EXECUTION = re.compile(rb'"schema"\s*:\s*"|"ctrl_deps"|"op_schema"')
 _EVENT = re.compile(rb'\[\s*\{[^{}]*"ph"\s*:')
 _KINETO_HEAD = re.compile(rb'\{\s*"(schemaVersion|deviceProperties|distributedInfo|displayTimeUnit|record_shapes)"')
-_KNOWN = "execution traces of PyTorch and Chrome traces of its profiler are read, .gz too"
+_KNOWN = "execution traces of PyTorch and Chakra and Chrome traces of torch's profiler are read, .gz too"
 
 
 def read_trace(path: str | Path) -> ProgramTrace:
@@ -40,13 +42,13 @@ def read_trace(path: str | Path) -> ProgramTrace:
 
 
 def trace_format(path: Path, head: bytes) -> str:
-    """Return what a file is, by its first bytes: `execution-trace`, `chrome-trace`; empty if it is no trace."""
+    """Return what a file is, by its first bytes: `execution-trace`, `chrome-trace`, `chakra`; or empty."""
     if head.startswith(GZIP):
         head = decompress_head(head)
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     found = _LISTS.search(head)
     if not text.startswith((b"{", b"[")):
-        return ""
+        return "chakra" if is_chakra(path, head) else ""
     if found is not None and found[1] == b"nodes":
         return "execution-trace" if _EXECUTION.search(head) else ""
     if found is not None and found[1] == b"traceEvents":
@@ -66,6 +68,8 @@ def times_of(path: Path) -> Path | None:
 def _read_file(path: Path) -> ProgramTrace:
     content = read_content(path)
     found = _LISTS.search(content[:_LOOKED_AT])
+    if found is None and is_chakra(path, bytes(content[:_LOOKED_AT])):
+        return read_chakra(path, content)
     if found is None:
         raise InvalidFile(f"{path}: is no trace that is known here", _KNOWN)
     if found[1] == b"nodes":
@@ -120,6 +124,6 @@ def find_ranks(path: Path) -> dict[int, Path]:
 def _rank(path: Path) -> int | None:
     """Return the rank that a file is named after; None for what is no trace of a rank."""
     found = _RANK.search(path.name)
-    if found is None or _KINETO in path.name or not path.name.endswith(_ENDINGS) or not path.is_file():
+    if found is None or _KINETO in path.name or not path.name.endswith(_TRACES) or not path.is_file():
         return None
     return int(found[1])

@@ -561,11 +561,10 @@ class _Builder:
 
     def _try_steps(self, tensors: dict[str, torch.Tensor]) -> None:
         values: dict[str, Any] = {**tensors}
-        last = self._last_uses()
+        last = {one.name: -1 for step in self.steps for one in step.results()} | self._last_uses()
         kept: list[ReplayStep] = []
         with torch.no_grad():
             for number, step in enumerate(self.steps):
-                values["_wait"] = None
                 self._repair_indices(step, values, tensors)
                 line = self._line(step, last, number)
                 try:

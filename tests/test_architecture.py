@@ -49,7 +49,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "traces": CORE | {"models"},
     "api": BELOW_API | {"models", "traces"},
     "dashboard": CORE | {"store", "analysis", "report", "api"},
-    "interop": BELOW_API | {"traces", "api"},
+    "interop": BELOW_API | {"models", "traces", "api"},
     "cli": GROUND | {"plugin", "report", "api", "dashboard"},
     "__init__": frozenset({"_moved", "errors", "version", "schema", "api", "dashboard"}),
     "__main__": frozenset({"cli"}),

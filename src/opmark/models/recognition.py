@@ -41,6 +41,8 @@ def proposals(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iter
         yield "layer_norm", {**common, "eps": args[4], "bias": False}
     elif name == "native_group_norm":
         yield "group_norm", {**common, "groups": args[6], "eps": args[7]}
+    elif name == "native_batch_norm" and args[5]:
+        return  # the catalogue has it as inference, and as a step that counts its batches
     elif name in ("native_batch_norm", "_native_batch_norm_legit_no_training"):
         yield "batch_norm", {**common, "training": False, "momentum": args[-2], "eps": args[-1]}
     elif name == "embedding":

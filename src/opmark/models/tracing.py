@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -13,19 +15,20 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opmark.errors import InvalidParameter, OpmarkError, UnknownName
+from opmark.models.calls import KnownCall, TorchCall, call_path, entry_of_call
 from opmark.models.counting import make_call
 from opmark.models.execution import callable_of, placed
 from opmark.models.extraction import Extraction
 from opmark.models.index_bounds import ValueBounds, value_bounds
 from opmark.models.recognition import proposals
 from opmark.models.source import ModelSource
-from opmark.plugin import Params, draw_values
+from opmark.plugin import Operator, Params, draw_values
 from opmark.plugin.backend import cast
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import implementations
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Entry, ImportProblem, TensorSpec
-from opmark.schema.arguments import canonical
+from opmark.schema.arguments import canonical, tensors
 from opmark.schema.tensor import DTYPES, IndexValues
 
 _NO_DATA = frozenset({
@@ -173,6 +176,7 @@ def _node(value: Any) -> Any:
     if isinstance(value, TensorSpec):
         fields = ("shape", "dtype", "low", "high", "strides")
         plain = {key: list(one) if isinstance(one := getattr(value, key), tuple) else one for key in fields}
+        plain["strides"] = plain["strides"] or None
         if isinstance(value.make, _BoundDraw):
             plain = {**plain, "values": value.make.kind, "strides": None}
         return canonical(plain)
@@ -185,17 +189,23 @@ def _node(value: Any) -> Any:
 
 
 def _recognised(name: str, args: list[Any], kwargs: dict[str, Any], device: str) -> tuple[str, dict[str, Any]] | None:
-    wanted = _signature(name, args, kwargs)
-    for op, params in proposals(name.partition(".")[0], args, kwargs):
+    proposed = list(proposals(name.partition(".")[0], args, kwargs))
+    wanted = _signature(name, args, kwargs) if proposed else ""
+    amounts = sorted((spec.span, spec.dtype) for spec in _tensors_in([args, list(kwargs.values())]))
+    for op, params in proposed:
+        known = _buildable(op, device)
+        if known is None:
+            continue
+        operator, build = known
         try:
-            operator = find_operator(op)
             complete = operator.complete({key: operator.param(key).check(one) for key, one in params.items()})
             operator.check_rules(complete)
-            info = find_backend("torch-cpu" if device == "cpu" else f"torch-{device}")
-            build = implementations(operator, info)[0].build
+            specs = operator.inputs(complete)
+            if sorted((spec.elements, spec.dtype) for spec in specs.values()) != amounts:
+                continue  # tracing would show it too, but takes a hundred times as long
             recorder = CallRecorder()
-            with FakeTensorMode(), torch.no_grad():
-                given = {key: _empty(spec, device) for key, spec in operator.inputs(complete).items()}
+            with _no_data(), torch.no_grad():
+                given = {key: _empty(spec, device) for key, spec in specs.items()}
                 launch = build(complete, **given)
                 with recorder:
                     launch()
@@ -207,6 +217,31 @@ def _recognised(name: str, args: list[Any], kwargs: dict[str, Any], device: str)
         if calls == [wanted] and sum(recorder.counts.values()) == 1:
             return op, params
     return None
+
+
+@cache
+def _no_data() -> FakeTensorMode:
+    """Return the mode in which proposals are traced: making it costs more than tracing, and it remembers results."""
+    return FakeTensorMode()
+
+
+@cache
+def _buildable(op: str, device: str) -> tuple[Operator, Callable[..., Any]] | None:
+    """Return an operator of the catalogue and what builds its launch; None if there is no such operator."""
+    try:
+        operator = find_operator(op)
+    except UnknownName:
+        return None
+    found = implementations(operator, find_backend("torch-cpu" if device == "cpu" else f"torch-{device}"))
+    return (operator, found[0].build) if found else None
+
+
+def _tensors_in(value: Any) -> Iterator[TensorSpec]:
+    if isinstance(value, TensorSpec):
+        yield value
+    elif isinstance(value, list):
+        for one in value:
+            yield from _tensors_in(one)
 
 
 def _empty(spec: TensorSpec, device: str) -> Any:
@@ -270,13 +305,72 @@ def _trace(module: Any, given: list[Any], params: Params, device: str) -> Extrac
 
 def _entry(recorder: CallRecorder, key: str, device: str) -> Entry:
     (name, args, kwargs), count = recorder.found[key], recorder.counts[key]
-    known = _recognised(name, args, kwargs, device)
-    if known is not None:
-        op, params = known
-        axes = {key: [one] if isinstance(one, list) else one for key, one in params.items()}  # a list would be an axis
-        return Entry(op, axes, count=count)
+    op, params = _recognised(name, args, kwargs, device) or ("", {})
+    call = TorchCall(name, [_node(one) for one in args], {name: _node(one) for name, one in kwargs.items()})
+    return entry_of_call(call, KnownCall(name, op, params), count)
+
+
+# Calls that others recorded.
+
+
+def know_calls(calls: list[dict[str, Any]], device: str) -> list[KnownCall]:
+    """Return what is known of each call that a file has."""
+    return [_known_call(msgspec.convert(call, TorchCall), device) for call in calls]
+
+
+def _known_call(call: TorchCall, device: str) -> KnownCall:
+    name = _name_here(call.name)
+    if not name:
+        return KnownCall(problem=f"torch {torch.__version__} has no operator {call_path(call.name)}")
+    args, kwargs = _specs(call.args), {name: _specs(one) for name, one in call.kwargs.items()}
+    op, params = _recognised(name, args, kwargs, device) or ("", {})
+    if op:
+        return KnownCall(name, op, params)
+    recorder = CallRecorder()
     base, _, overload = name.partition(".")
     space, _, own = base.rpartition("::")
-    nodes = {name: _node(one) for name, one in kwargs.items()}
-    path = f"torch.ops.{space or 'aten'}.{own}.{overload or 'default'}"
-    return Entry(path, args=[_node(one) for one in args], kwargs=nodes or None, count=count)
+    func = getattr(getattr(getattr(torch.ops, space or "aten"), own), overload)
+    try:
+        with _no_data(), torch.no_grad():
+            given, by_name = _fake(args, device), {key: _fake(one, device) for key, one in kwargs.items()}
+            with recorder:
+                func(*given, **by_name)
+    except Exception:  # noqa: BLE001 - an operator may want to see data; nothing more is known of it then
+        return KnownCall(name, no_data=_is_view(func) or own in _NO_DATA)
+    if sum(recorder.counts.values()) == 1 and not recorder.problems:  # as `linear`, which calls `addmm` alone
+        op, params = _recognised(*next(iter(recorder.found.values())), device) or ("", {})
+    return KnownCall(name, op, params, no_data=not (recorder.found or recorder.problems))
+
+
+def _fake(value: Any, device: str) -> Any:
+    """Return an argument with tensors that have no data."""
+    if isinstance(value, TensorSpec):
+        if not value.strides:
+            return _empty(value, device)
+        return torch.empty_strided(value.shape, value.strides, dtype=getattr(torch, value.dtype), device=device)
+    if isinstance(value, list):
+        return [_fake(one, device) for one in value]
+    if isinstance(value, dict) and set(value) == {"dtype"}:
+        return getattr(torch, value["dtype"])
+    return float(value["float"]) if isinstance(value, dict) and set(value) == {"float"} else value
+
+
+@cache
+def _name_here(name: str) -> str:
+    """Return the operator as this torch names it; empty if it has none. Early versions of torch 2 had overloads for
+    symbolic sizes, which are the usual ones today."""
+    base, _, overload = name.partition(".")
+    space, _, own = base.rpartition("::")
+    found = getattr(getattr(torch.ops, space or "aten"), own, None)
+    known = found.overloads() if found is not None else []
+    others = ("dim_IntList", "default") if overload == "SymInt" else ()
+    same = next((one for one in (overload or "default", *others) if one in known), None)
+    return f"{base}.{same}" if same else ""
+
+
+def _specs(node: Any) -> Any:
+    """Return an argument of a workload with its tensors as TensorSpec."""
+    if isinstance(node, list):
+        return [_specs(one) for one in node]
+    found = list(tensors(node, "")) if isinstance(node, str) else []
+    return found[0][1] if found else node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from opmark.schema import Case, Imported, Peaks, Record, Run
 
@@ -29,6 +29,22 @@ class Importer(Protocol):
 
         If the format draws random numbers, `seed` determines them, and the entry holds the results.
         """
+
+
+@runtime_checkable
+class FileImporter(Importer, Protocol):
+    """Reads a format that is neither JSON nor YAML nor CSV, or too large to be parsed before it is recognised: its
+    `read` gets None as `data`, and opens the file by itself."""
+
+    def takes_file(self, path: Path, head: bytes) -> bool:
+        """Return whether a file is of this format, by its first bytes or its name."""
+
+    def release(self) -> None:
+        """Let go of what was kept from file to file, as a process. It is called when all files of a source are read."""
+
+
+HEAD = 1 << 16
+"""Bytes of a file that `takes_file` gets."""
 
 
 class Results(NamedTuple):

@@ -17,6 +17,7 @@ from opmark.catalogue.workload_file import PlainData, read_plain, workload_of
 from opmark.errors import InvalidFile, UnknownName, UserError
 from opmark.hardware.datasheets import is_sheet, reconcile, sheet_of
 from opmark.plugin import Importer
+from opmark.plugin.formats import HEAD, FileImporter
 from opmark.plugin.registry import importers, operators_like
 from opmark.plugin.registry import operator as find_operator
 from opmark.runner.allowed_callables import AllowedCallables
@@ -75,14 +76,19 @@ def read_source(
     for phase in phases:
         if phase not in PHASES:
             raise UnknownName("phase", phase, PHASES)
-    with gc_disabled():
-        found = _read_any(source, _ReadOptions(seed, phases, format, allow, on_step))
+    try:
+        with gc_disabled():
+            found = _read_any(source, _ReadOptions(seed, phases, format, allow, on_step))
+    finally:
+        for importer in _file_importers():
+            importer.release()
     if strict:
         found = dataclasses.replace(found, problems=(*found.problems, *_missing_callables(found)))
     if found.problems and (strict or not (found.cases or found.chips)):
         raise _refusal(found)
     if found.foreign and not (found.cases or found.chips):
-        raise InvalidFile(f"{found.where}: expands to no case", "a list in it is empty where values are expected")
+        why = found.notes[0] if found.notes else "a list in it is empty where values are expected"
+        raise InvalidFile(f"{found.where}: expands to no case", why)
     return found
 
 
@@ -101,26 +107,60 @@ def _read_any(source: Source, options: _ReadOptions) -> WorkloadSource:
         return _read_data(_IN_CODE, PlainData(dict(source)), options)
     path = Path(source)
     options.on_step(0, 0, f"reading {path.name}")
-    return _read_folder(path, options) if os.path.isdir(path) else _read_data(path, read_plain(path), options)  # noqa: PTH112 - any text
+    return _read_folder(path, options) if os.path.isdir(path) else _read_file(path, options)  # noqa: PTH112 - any text
+
+
+def _read_file(path: Path, options: _ReadOptions, named: str = "") -> WorkloadSource:
+    """Read a file. `named` replaces its name in the sources of cases."""
+    importer = _importer_of_file(path)
+    if options.format:
+        asked = importers()[options.format]
+        importer = asked if isinstance(asked, FileImporter) else None
+    if importer is not None:
+        return _take(path, importer, importer.read(path, None, options.seed), options, named)
+    return _read_data(path, read_plain(path), options, named)
+
+
+def _file_importers() -> list[FileImporter]:
+    return [one for one in importers().values() if isinstance(one, FileImporter)]
+
+
+def _importer_of_file(path: Path) -> FileImporter | None:
+    """Return the importer that reads a file by itself; None if there is none, or the file cannot be read."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+    except (OSError, ValueError):
+        return None
+    return next((one for one in _file_importers() if one.takes_file(path, head)), None)
 
 
 def _read_data(path: Path, content: PlainData, options: _ReadOptions, named: str = "") -> WorkloadSource:
-    """Read the content of a file. `named` replaces the name of the file in the sources of cases."""
-    data, allowed = content.data, AllowedCallables(options.allow, None if path is _IN_CODE else path.parent)
+    """Read the content of a file. `named` is as in `_read_file`."""
+    data = content.data
     importer = _named_importer(path, data, options.format) if options.format else _find_importer(path, data)
     if importer is None:
         if content.relaxed and isinstance(data, dict) and "schema" in data:
             raise content.relaxed
-        return _read_own_format(path, data, allowed)
+        return _read_own_format(path, data, _allowed(path, options))
     found = importer.read(path, data, options.seed)
     if content.relaxed:
         found = replace(found, notes=(*found.notes, _RELAXED.format(path=path)))
+    return _take(path, importer, found, options, named)
+
+
+def _allowed(path: Path, options: _ReadOptions) -> AllowedCallables:
+    return AllowedCallables(options.allow, None if path is _IN_CODE else path.parent)
+
+
+def _take(path: Path, importer: Importer, found: Imported, options: _ReadOptions, named: str) -> WorkloadSource:
+    """Return what an importer has found, with the phases that the user wants. `named` is as in `_read_file`."""
     if options.phases:
         found = replace(found, entries=tuple(replace(e, phases=list(options.phases)) for e in found.entries))
     if named and named != path.name:
         entries = (replace(e, source=named + e.source.removeprefix(path.name)) for e in found.entries)
         found = replace(found, entries=tuple(entries))
-    return _check_entries(path, importer.name, found, allowed)
+    return _check_entries(path, importer.name, found, _allowed(path, options))
 
 
 def _read_own_format(path: Path, data: Any, allowed: AllowedCallables) -> WorkloadSource:
@@ -196,7 +236,7 @@ def _check_entries(path: Path, importer: str, found: Imported, allowed: AllowedC
 
 
 def _read_folder(folder: Path, options: _ReadOptions) -> WorkloadSource:
-    found = (f for f in folder.rglob("*") if f.suffix in _ENDINGS and f.is_file())
+    found = (f for f in folder.rglob("*") if f.is_file() and (f.suffix in _ENDINGS or _importer_of_file(f)))
     files = sorted(f for f in found if not any(part.startswith(".") for part in f.relative_to(folder).parts))
     if not files:
         raise InvalidFile(f"{folder}: holds no workload", f"files that end in {', '.join(_ENDINGS)} are read")
@@ -205,7 +245,7 @@ def _read_folder(folder: Path, options: _ReadOptions) -> WorkloadSource:
     for i, file in enumerate(files):
         options.on_step(i, len(files), f"reading {file.relative_to(folder)}")
         try:
-            parts.append(_with_cases(_read_data(file, read_plain(file), options, str(file.relative_to(folder)))))
+            parts.append(_with_cases(_read_file(file, options, str(file.relative_to(folder)))))
         except UserError as error:
             problems.append(
                 ImportProblem(str(file), error.message.removeprefix(f"{file}").lstrip(": "), error.hint or "")

@@ -33,10 +33,8 @@ _ON_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"
 _LAUNCHES = ("runtime", "_driver")
 _OPERATOR = re.compile(r"(?!autograd::|torch::|torch\.)[A-Za-z_][\w.]*::[\w.]+")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|inf|nan)", re.IGNORECASE)
-_KEPT = {
-    "Record function id": "rf_id", "External id": "external_id", "Sequence number": "seq_id",
-    "kernel_file": "kernel_file", "kernel_backend": "kernel_backend", "range": "range", "kernel_hash": "kernel_hash",
-}  # fmt: skip
+_IDS = {"Record function id": "rf_id", "External id": "external_id"}
+_KEPT = ("kernel_file", "kernel_backend", "kernel_hash", "range")
 _COMMUNICATION = {
     "Collective name": "collective_name", "dtype": "dtype", "In msg nelems": "in_msg_nelems",
     "Out msg nelems": "out_msg_nelems", "In split size": "in_split_size", "Out split size": "out_split_size",
@@ -65,14 +63,18 @@ class _Launched(Struct):
     stream: int | None
 
 
-def read_chrome_trace(path: Path, content: Any) -> ProgramTrace:
-    """Read a Chrome trace with the calls of torch in it. Operators have no schema there, and no ids of tensors."""
+def read_chrome_trace(path: Path, content: Any, *, keep_ids: bool = False) -> ProgramTrace:
+    """Read a Chrome trace with the calls of torch in it. Operators have no schema there, and no ids of tensors.
+
+    `keep_ids` keeps the numbers by which nodes of an execution trace are found; without, large traces stay small.
+    """
     listed = read_list(path, content, "traceEvents", _ChromeEvent)
     trace = ProgramTrace(str(path), "Chrome trace", [])
     launched: list[_Launched] = []
     launches: dict[int, tuple[int, float]] = {}
     threads: dict[Any, int] = {}
     texts: dict[str, str] = {}
+    tensors: dict[Value, Value] = {}
     for _, event in listed.items():
         start = _seconds(event.ts)
         if event.ph != "X" or start is None:
@@ -88,9 +90,14 @@ def read_chrome_trace(path: Path, content: Any) -> ProgramTrace:
             launches[correlation] = thread, start
         elif kind in _CALLS or (not kind and "::" in event.name):
             name = texts.setdefault(event.name, event.name)
-            trace.nodes.append(_node(name, start, _seconds(event.dur) or 0.0, thread, args))
+            node = _node(name, start, _seconds(event.dur) or 0.0, thread, args, tensors)
+            node.id = _whole(args.get("External id", args.get("external id"))) or 0  # until all nodes are known
+            if keep_ids:
+                node.attributes |= {short: args[long] for long, short in _IDS.items() if args.get(long)}
+            trace.nodes.append(node)
     trace.problems += listed.problems
     trace.nodes.sort(key=lambda node: (node.start or 0.0, -(node.duration or 0.0)))
+    by_external = {node.id: number for number, node in enumerate(trace.nodes, 1) if node.id} if launched else {}
     _nest(trace.nodes)
     _describe_ranks(trace, listed.head.get("distributedInfo"))
     _find_element_types(trace)
@@ -99,7 +106,7 @@ def read_chrome_trace(path: Path, content: Any) -> ProgramTrace:
         if node.kind == "label" and _OPERATOR.fullmatch(node.name):
             node.kind = "operator"
     place_collectives(trace)
-    _add_launched(trace, launched, launches)
+    _add_launched(trace, launched, launches, by_external)
     return trace
 
 
@@ -131,11 +138,13 @@ def _whole(value: Any) -> int | None:
     return value if type(value) is int else None
 
 
-def _node(name: str, start: float, duration: float, thread: int, args: dict[str, Any]) -> TraceNode:
-    kept = {short: args[long] for long, short in _KEPT.items() if args.get(long) not in (None, "")}
+def _node(
+    name: str, start: float, duration: float, thread: int, args: dict[str, Any], tensors: dict[Value, Value]
+) -> TraceNode:
+    kept = {key: args[key] for key in _KEPT if args.get(key)}
     if "Collective name" in args:
         kept |= {short: args[long] for long, short in _COMMUNICATION.items() if args.get(long) not in (None, "")}
-    inputs = _inputs(args)
+    inputs = [tensors.setdefault(one, one) if isinstance(one, TensorRef) else one for one in _inputs(args)]
     return TraceNode(0, name, "label", "", None, inputs, thread=thread, start=start, duration=duration, attributes=kept)
 
 
@@ -213,13 +222,13 @@ def _describe_ranks(trace: ProgramTrace, described: Any) -> None:
         trace.groups = groups_of_description(described.get("pg_config"))
 
 
-def _add_launched(trace: ProgramTrace, launched: Sequence[_Launched], launches: dict[int, tuple[int, float]]) -> None:
+def _add_launched(
+    trace: ProgramTrace,
+    launched: Sequence[_Launched],
+    launches: dict[int, tuple[int, float]],
+    by_external: dict[int, int],
+) -> None:
     """Add the time of device work to the calls that launched it."""
-    by_external = {
-        node.attributes["external_id"]: node.id
-        for node in trace.nodes
-        if node.kind != "label" and "external_id" in node.attributes
-    }
     threads: dict[int, tuple[list[float], list[TraceNode]]] = {}
     for node in trace.nodes:
         starts, nodes = threads.setdefault(node.thread, ([], []))
@@ -227,7 +236,7 @@ def _add_launched(trace: ProgramTrace, launched: Sequence[_Launched], launches: 
         nodes.append(node)
     lost = 0
     for work in launched:
-        owner = by_external.get(work.external)
+        owner = by_external.get(work.external or 0)
         if owner is None and work.correlation in launches:
             thread, moment = launches[work.correlation]
             starts, nodes = threads.get(thread, ([], []))

@@ -22,7 +22,7 @@ from opmark.errors import InvalidFile
 from opmark.schema import ImportProblem
 
 T = TypeVar("T")
-_GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
 _LENIENT = json.JSONDecoder(strict=False)
 """Takes NaN, Infinity and control characters in texts, which JSON forbids."""
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
@@ -30,6 +30,9 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BETWEEN = re.compile(r"[\s,]*")
 _ITEM = re.compile(r'\{\s*"')
 _MOST_BROKEN = 100
+_GIVE_BACK = getattr(mmap, "MADV_DONTNEED", None)
+_FORGET = 10_000
+"""Items after which pages of the file are given back."""
 _AGAIN = "the program that wrote it was stopped, or did not close the file: record the trace again"
 
 
@@ -46,12 +49,16 @@ class JsonList(Generic[T]):
     """The file and the list in it, as messages name them: `step.json: $.nodes`."""
     problems: list[ImportProblem] = field(default_factory=list)
     """Items that cannot be read. Going through the items adds those that are not of their kind."""
+    content: Any = None
+    """The file, if it is mapped."""
 
     def items(self) -> Iterator[tuple[int, T]]:
         """Yield every item with its number, once: an item is forgotten when the next one is asked for."""
         decode = msgspec.json.Decoder(self.kind).decode
         for number, raw in enumerate(self.raw):
             self.raw[number] = None
+            if number % _FORGET == 0 and isinstance(self.content, mmap.mmap) and _GIVE_BACK is not None:
+                self.content.madvise(_GIVE_BACK)  # pages that are needed again are read again
             try:
                 found = decode(raw) if isinstance(raw, msgspec.Raw) else msgspec.convert(raw, self.kind, strict=False)
             except msgspec.DecodeError as error:
@@ -64,7 +71,7 @@ def read_content(path: Path) -> Any:
     """Return the bytes of a file, decompressed if it is compressed. A file that is not is mapped, not copied."""
     try:
         with path.open("rb") as file:
-            if file.read(2) == _GZIP:
+            if file.read(2) == GZIP:
                 file.seek(0)
                 with gzip.open(file) as plain:
                     return plain.read()
@@ -77,6 +84,14 @@ def read_content(path: Path) -> Any:
         raise InvalidFile(f"{path}: cannot be read: {error.strerror}", "check the path") from None
 
 
+def decompress_head(head: bytes) -> bytes:
+    """Return the beginning of a compressed file, as far as its first bytes tell it."""
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head)
+    except zlib.error:
+        return b""
+
+
 def read_list(path: Path, content: Any, key: str, kind: type[T]) -> JsonList[T]:
     """Read the list `key` of the outermost object of a JSON file, or the file if it is a bare list.
 
@@ -86,7 +101,7 @@ def read_list(path: Path, content: Any, key: str, kind: type[T]) -> JsonList[T]:
     view = memoryview(content)
     try:
         if bytes(view[:64]).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
-            return JsonList({}, _LIST.decode(content), kind, f"{path}: $")
+            return JsonList({}, _LIST.decode(content), kind, f"{path}: $", content=content)
         found = _OBJECT.decode(view[3:] if bytes(view[:3]) == b"\xef\xbb\xbf" else content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return _read_leniently(path, content, key, kind, str(error))
@@ -98,7 +113,7 @@ def read_list(path: Path, content: Any, key: str, kind: type[T]) -> JsonList[T]:
     except msgspec.DecodeError:
         raise InvalidFile(f"{where}: expected a list", "expected a trace") from None
     head = {name: msgspec.json.decode(value) for name, value in found.items()}
-    return JsonList(head, listed, kind, where)
+    return JsonList(head, listed, kind, where, content=content)
 
 
 def _read_leniently(path: Path, content: Any, key: str, kind: type[T], error: str) -> JsonList[T]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from opmark.schema import Environment, Record, Run
 from opmark.schema.machine import MachineFinding
 from opmark.schema.record import Figure
@@ -113,6 +115,17 @@ def test_cases_are_told_by_their_ids_without_what_is_the_records_own(
     found = any_store.cases(iter([case.id, "unknown"]))
     assert list(found) == [case.id]
     assert (found[case.id].op, found[case.id].params, found[case.id].tags) == (case.op, case.params, ())
+
+
+def test_counts_above_one_are_told_by_case(any_store: Store, make_run: MakeRun, make_record: MakeRecord) -> None:
+    fill(any_store, make_run, make_record)
+    any_store.begin(make_run("weighted"))
+    records = [make_record(n) for n in (1, 2)]
+    first = replace(records[0].task, case=replace(records[0].task.case, count=12, duration=1e-3))
+    any_store.extend("weighted", [replace(records[0], task=first), records[1]])
+    assert any_store.counts("weighted") == {first.case.id: 12}
+    assert any_store.records("weighted")[0].task.case.duration == 1e-3
+    assert any_store.counts("unknown") == {}
 
 
 def test_only_the_environments_asked_for_come_back(any_store: Store) -> None:

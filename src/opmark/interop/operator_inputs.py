@@ -48,17 +48,17 @@ class _WrittenCall(NamedTuple):
     call: TorchCall
 
 
-class _Device(NamedTuple):
+class _InputDevice(NamedTuple):
     """A device, which the backend decides about."""
 
     name: str
 
 
-class _Layout(NamedTuple):
+class _InputLayout(NamedTuple):
     name: str
 
 
-class _WrittenTensor(NamedTuple):
+class _InputTensor(NamedTuple):
     shape: tuple[int, ...]
     dtype: str
     strides: tuple[int, ...] | None
@@ -172,9 +172,13 @@ def _call(operator: str, text: str) -> TorchCall:
     args, by_name = whole
     kwargs = {}
     for name, value in by_name.items():
-        if isinstance(value, _Layout) and value.name != "strided":
+        if isinstance(value, _InputLayout) and value.name != "strided":
             raise InvalidParameter(f"makes a tensor of layout {value.name}, which a workload has no words for")
-        if value is not None and not isinstance(value, _Device | _Layout) and name not in ("device", "pin_memory"):
+        if (
+            value is not None
+            and not isinstance(value, _InputDevice | _InputLayout)
+            and name not in ("device", "pin_memory")
+        ):
             kwargs[name] = value
     space, own, overload = _parts(operator)
     name = f"{_REPEATABLE.get(own, own)}.{overload or 'default'}"
@@ -196,16 +200,16 @@ def _parts(operator: str) -> tuple[str, str, str]:
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:
-    return value.shape if isinstance(value, _WrittenTensor) else None
+    return value.shape if isinstance(value, _InputTensor) else None
 
 
-def _is_mask(value: _WrittenTensor) -> bool:
+def _is_mask(value: _InputTensor) -> bool:
     return value.dtype in ("bool", "uint8")
 
 
 def _node(value: Any, place: tuple[int, ...], bounds: dict[Any, Any]) -> Any:
     """Return an argument as a workload writes it."""
-    if isinstance(value, _WrittenTensor):
+    if isinstance(value, _InputTensor):
         node: dict[str, Any] = {"shape": list(value.shape), "dtype": value.dtype}
         bound = bounds.get(place)
         if bound is not None and DTYPES[value.dtype].kind == ("float" if bound.floats else "int"):
@@ -213,20 +217,20 @@ def _node(value: Any, place: tuple[int, ...], bounds: dict[Any, Any]) -> Any:
             if bound.values:
                 return canonical(node | {"values": bound.values})
         return canonical(node | ({"strides": list(value.strides)} if value.strides is not None else {}))
-    if isinstance(value, _Device):
+    if isinstance(value, _InputDevice):
         return value.name
-    if isinstance(value, _Layout):
+    if isinstance(value, _InputLayout):
         raise InvalidParameter(f"an argument is the layout {value.name}, which a workload has no words for")
     if isinstance(value, list):
         return [_node(one, (*place, number), bounds) for number, one in enumerate(value)]
     if isinstance(value, dict) and set(value) != {"dtype"}:
         raise InvalidParameter("an argument is a mapping, which no operator of torch takes")
     if isinstance(value, str):
-        return {"value": value} if canonical_differs(value) else value
+        return {"value": value} if _is_like_a_tensor(value) else value
     return canonical(value)
 
 
-def canonical_differs(text: str) -> bool:
+def _is_like_a_tensor(text: str) -> bool:
     """Return whether a workload would take a plain text for a tensor."""
     try:
         return not isinstance(canonical(text), str) or bool(re.match(r"(\(\)|\d)", text))
@@ -272,7 +276,7 @@ def _constant(value: Any) -> Any:
         if value in _DTYPES:
             return {"dtype": _DTYPES[value]}
         device = re.fullmatch(r"(?:torch\.device\()?'?((?:cpu|cuda|meta|xpu|mps|hpu)(?::\d+)?)'?\)?", value)
-        return _Device(device[1]) if device else value
+        return _InputDevice(device[1]) if device else value
     raise InvalidParameter(f"an argument is a {type(value).__name__}, which a workload has no words for")
 
 
@@ -285,7 +289,7 @@ def _attribute(name: str) -> Any:
     if name in _FORMATS:
         return _FORMATS[name]
     if name in _LAYOUTS:
-        return _Layout(name)
+        return _InputLayout(name)
     raise InvalidParameter(f"torch.{_short(name)}: expected an element type, a memory format or a layout")
 
 
@@ -295,7 +299,8 @@ def _called(node: ast.Call) -> Any:
     args = [_value(one) for one in node.args]
     by_name = {one.arg: _value(one.value) for one in node.keywords}
     if name == "device":
-        return _Device(str(by_name.get("type", args[0] if args else "cpu")))
+        given = by_name.get("type", args[0] if args else "")
+        return given if isinstance(given, _InputDevice) else _InputDevice(str(given) or "cpu")
     if name == "ST":
         raise InvalidParameter("an argument is a sparse tensor, which a workload has no words for")
     if name != "T" or not args:
@@ -308,7 +313,7 @@ def _called(node: ast.Call) -> Any:
         )
     if strides is not None and (not _are_sizes(strides) or len(strides) != len(args[0])):
         raise InvalidParameter(f"expected one stride per axis, got `{_short(ast.unparse(node))}`")
-    return _WrittenTensor(tuple(args[0]), dtype["dtype"], None if strides is None else tuple(strides))
+    return _InputTensor(tuple(args[0]), dtype["dtype"], None if strides is None else tuple(strides))
 
 
 def _are_sizes(value: Any) -> bool:

@@ -121,14 +121,16 @@ def test_a_module_is_compiled_as_a_whole_and_verified(live: Backend) -> None:
 
 
 def test_a_wrong_result_is_noticed(live: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    from opmark.models import mlir_file
+    from opmark.models import mlir_execution
 
-    right = mlir_file.call_program
+    right = mlir_execution.call_program
     wrong = program_of(MLP.replace("-2.0", "-2.01"))
     name = write(MLP)
     assert run(live, name).status == "ok"
     monkeypatch.setattr(
-        mlir_file, "call_program", lambda program: right(wrong if program.inputs[0].dtype == "float32" else program)
+        mlir_execution,
+        "call_program",
+        lambda program: right(wrong if program.inputs[0].dtype == "float32" else program),
     )
     record = run(live, name)
     assert record.status == "wrong"
@@ -138,7 +140,7 @@ def test_the_reference_in_float64_agrees_with_stablehlos_own_interpreter(live: B
     from jax.extend.mlir import ir
     from jax.extend.mlir.dialects import stablehlo
 
-    from opmark.models.mlir_file import reference
+    from opmark.models.mlir_execution import reference
 
     source = source_of(write(MLP))
     x = np.random.default_rng(0).normal(size=(4, 3))
@@ -303,10 +305,10 @@ def test_an_exported_module_is_verified_against_its_model_in_torch(live: Backend
     assert len(text) < 100_000  # weights are no constants in it
     record = run(live, str(exported))
     assert (record.status, record.reason) == ("ok", "")
-    from opmark.models.mlir_file import _read, _twin_of
+    from opmark.models.mlir_file import find_twin, read_program
 
     source = source_of(str(exported))
-    twin = _twin_of(_read(source, source.stamp({})), source.weights_path)
+    twin = find_twin(read_program(source, source.stamp({})), source.weights_path)
     assert twin is not None
     assert twin[0].name == "wide-and-deep"
 

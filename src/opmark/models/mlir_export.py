@@ -21,7 +21,8 @@ from opmark.models import execution
 from opmark.models.execution import reference, rounding_bounds, why_blind
 from opmark.models.facts import ModelExport
 from opmark.models.jax_program import convert_model
-from opmark.models.mlir_file import INPUT, MODEL, PARAMS, WEIGHT, Program, build_jax, describe_entry
+from opmark.models.mlir_execution import build_jax
+from opmark.models.mlir_file import INPUT, MODEL, PARAMS, WEIGHT, Program, describe_entry
 from opmark.models.source import ModelSource
 from opmark.models.zoo_source import ZooSource
 from opmark.plugin import Params

@@ -1,8 +1,4 @@
-"""Reads, describes, counts and computes modules of StableHLO. Only a worker or a child process imports this.
-
-A module that opmark exported names the model that it was made from, and its reference is that model in torch. For all
-others the reference is the module itself with every floating-point type replaced by float64, computed by XLA.
-"""
+"""Reads, describes and counts modules of StableHLO. Only a worker or a child process imports this."""
 
 from __future__ import annotations
 
@@ -10,48 +6,31 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
-from pathlib import Path
 from typing import Any
 
-import jax
-import jax.export
-import numpy as np
 from jax.extend.mlir import ir, passmanager
 from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters.mlir import make_ir_context
 from jaxlib.mlir.dialects import mhlo
 
-from opmark.errors import InvalidFile, InvalidParameter, Unsupported, UserError
-from opmark.models import execution
-from opmark.models.checking import (
-    ROUNDING,
-    Effects,
-    bound_outputs,
-    by_sample,
-    compare_inputs,
-    explain_blindness,
-    find_effects,
-    move_by_rounding,
-    refuse_not_finite,
-)
-from opmark.models.facts import DescribedInput, ModelDescription, ModelFacts, facts
+from opmark.errors import InvalidFile, InvalidParameter, UserError
+from opmark.models.facts import DescribedInput, ModelDescription, ModelFacts
 from opmark.models.source import ModelSource
 from opmark.models.user_source import ModuleSource
 from opmark.models.zoo import find
 from opmark.models.zoo_source import ZooSource
-from opmark.plugin import Function, Params, TensorSlot
-from opmark.schema import Compilation
+from opmark.plugin import Params
 from opmark.schema.arguments import tensors as tensors_in
 from opmark.schema.tensor import DTYPES, is_float
 
 BYTECODE = b"ML\xefR"
 _PORTABLE = b"StableHLO_v"
 """Name of the producer at the beginning of a portable artefact; other bytecode fits one version of the dialect only."""
-_ENTRY = "main"
+ENTRY = "main"
 INPUT, WEIGHT, MODEL, PARAMS = "opmark.input", "opmark.weight", "opmark.model", "opmark.params"
 """Attributes of modules that opmark exports: names of inputs and weights, the model and its parameters."""
 _DIALECTS = ("builtin", "func", "stablehlo", "chlo", "sdy")
@@ -61,7 +40,7 @@ _ELEMENTS = {
     "ui64": "uint64", "complex<f32>": "complex64", "complex<f64>": "complex128", "f8E4M3FN": "float8_e4m3fn",
     "f8E5M2": "float8_e5m2",
 }  # fmt: skip
-_NARROW = ("f32", "f16", "bf16")
+NARROW = ("f32", "f16", "bf16")
 _MASK = re.compile(r"mask", re.IGNORECASE)
 _HINT = "jax.jit(f).lower(...).as_text() and `opmark model export MODEL --to mlir` write such files"
 
@@ -136,7 +115,7 @@ def parse_module(data: bytes, name: str) -> Any:
         else:
             module = ir.Module.parse(data if data.startswith(BYTECODE) else data.decode(), context)
     except ir.MLIRError as error:
-        raise InvalidFile(f"`{name}` cannot be read as MLIR: {_explain(error, data)}", _HINT) from None
+        raise InvalidFile(f"`{name}` cannot be read as MLIR: {explain(error, data)}", _HINT) from None
     except ValueError as error:  # bytes that are no UTF-8, and every error of portable artefacts
         what = "neither text nor bytecode" if isinstance(error, UnicodeDecodeError) else "its bytecode is damaged, or "
         what += "" if isinstance(error, UnicodeDecodeError) else "newer than this version of jaxlib"
@@ -160,13 +139,13 @@ def _legalize(module: Any, name: str, data: bytes) -> Any:
             passmanager.PassManager.parse("builtin.module(hlo-legalize-to-stablehlo)").run(module.operation)
     except ir.MLIRError as error:
         raise InvalidFile(
-            f"`{name}` is MHLO and cannot be converted to StableHLO: {_explain(error, data)}",
+            f"`{name}` is MHLO and cannot be converted to StableHLO: {explain(error, data)}",
             "write the operation in terms of others that StableHLO has",
         ) from None
     return module
 
 
-def _explain(error: Any, data: bytes) -> str:
+def explain(error: Any, data: bytes) -> str:
     """Return the place and the first line of an error of MLIR, with the name of the operation that it is about."""
     found = next(iter(error.error_diagnostics), None)
     if found is None:
@@ -192,10 +171,10 @@ def _entry(module: Any, name: str) -> Any:
         for one in module.body.operations
         if one.operation.name == "func.func"
     }
-    if _ENTRY not in functions:
+    if ENTRY not in functions:
         there = ", ".join(f"@{one}" for one in functions) or "none"
         raise InvalidFile(f"`{name}` has no function @main; its functions: {there}", "XLA runs @main: rename one")
-    return functions[_ENTRY]
+    return functions[ENTRY]
 
 
 def describe_entry(module: Any, name: str) -> Program:
@@ -257,7 +236,7 @@ def refine(program: Program, name: str, batch: int) -> Program:
             passmanager.PassManager.parse(f"builtin.module({passes})").run(module.operation)
     except ir.MLIRError as error:
         raise InvalidFile(
-            f"`{name}` cannot be computed for a batch of {batch}: {_explain(error, BYTECODE)}",
+            f"`{name}` cannot be computed for a batch of {batch}: {explain(error, BYTECODE)}",
             "export it once for each batch, with all sizes in it",
         ) from None
     fixed = describe_entry(module, name)
@@ -273,7 +252,7 @@ def _element_name(dtype: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _read(source: ModuleSource, stamp: str) -> Program:
+def read_program(source: ModuleSource, stamp: str) -> Program:
     program = describe_entry(parse_module(source.read_module(), source.name), source.name)
     names = [one.name for one in program.arguments if one.weight]
     if not names:
@@ -304,7 +283,7 @@ def _load_weights(source: ModuleSource, names: Sequence[str]) -> Mapping[str, An
 def load_program(source: ModelSource, params: Params) -> Program:
     """Return the program of a case: read from its file, or exported from its model."""
     if isinstance(source, ModuleSource):
-        return refine(_read(source, source.stamp({})), source.name, params.get("batch", 1))
+        return refine(read_program(source, source.stamp({})), source.name, params.get("batch", 1))
     from opmark.models.mlir_export import export_program
 
     return export_program(source, params)
@@ -357,11 +336,11 @@ def _describe_input(one: ModuleArgument, written: Any, known: tuple[float, float
 
 
 def _ranges_of_twin(program: Program) -> dict[str, tuple[float, float]]:
-    twin = _twin_of(program)
+    twin = find_twin(program)
     return {} if twin is None else {name: (one.low, one.high) for name, one in twin[0].inputs(twin[1]).items()}
 
 
-def _twin_of(program: Program, weights: Any = "") -> tuple[ZooSource, dict[str, Any]] | None:
+def find_twin(program: Program, weights: Any = "") -> tuple[ZooSource, dict[str, Any]] | None:
     """Return the model of the zoo that a module was exported from, and the parameters of the case."""
     named = program.twin
     entry = find(named[0]) if named else None
@@ -393,7 +372,7 @@ def _float_constants(module: Any) -> Iterator[Any]:
         if one.name == "stablehlo.constant":
             value = one.attributes["value"]
             kind = ir.RankedTensorType(one.results[0].type)
-            if str(kind.element_type) in (*_NARROW, "f64") and not getattr(value, "is_splat", False):
+            if str(kind.element_type) in (*NARROW, "f64") and not getattr(value, "is_splat", False):
                 yield one
 
 
@@ -419,7 +398,7 @@ def count_flops(program: Program) -> int | None:
             return None
         return _operation_flops(one)
 
-    return of_function(_ENTRY)
+    return of_function(ENTRY)
 
 
 def _operation_flops(one: Any) -> int:
@@ -434,197 +413,3 @@ def _operation_flops(one: Any) -> int:
         return 2 * out * prod(left[axis] for axis in numbers.lhs_contracting_dimensions)
     axes = stablehlo.ConvDimensionNumbers(one.attributes["dimension_numbers"])
     return 2 * out * prod(right) // right[axes.kernel_output_feature_dimension]
-
-
-# Calls.
-
-
-def call_program(program: Program) -> Callable[..., Any]:
-    """Return a function of JAX that takes the arguments of @main and returns a tuple of its results."""
-    inputs = tuple(jax.core.ShapedArray(one.shape, np.dtype(one.dtype)) for one in program.arguments)
-    outputs = tuple(jax.core.ShapedArray(shape, np.dtype(dtype)) for shape, dtype in program.outputs)
-    module = program.serialize()
-    try:
-        exported = jax.export.Exported(
-            fun_name=_ENTRY,
-            in_tree=jax.tree.structure(((0,) * len(inputs), {})),
-            in_avals=inputs,
-            out_tree=jax.tree.structure((0,) * len(outputs)),
-            out_avals=outputs,
-            _has_named_shardings=False,
-            _in_named_shardings=(None,) * len(inputs),
-            _out_named_shardings=(None,) * len(outputs),
-            in_shardings_hlo=(None,) * len(inputs),
-            out_shardings_hlo=(None,) * len(outputs),
-            nr_devices=1,
-            platforms=("cpu",),
-            ordered_effects=(),
-            unordered_effects=(),
-            disabled_safety_checks=(jax.export.DisabledSafetyCheck.platform(),),  # a module has no platform of its own
-            mlir_module_serialized=module,
-            calling_convention_version=jax.export.maximum_supported_calling_convention_version,
-            module_kept_var_idx=tuple(range(len(inputs))),
-            uses_global_constants=False,
-            _get_vjp=None,
-        )
-    except TypeError as error:  # the fields are not the same in every version
-        raise Unsupported(f"jax {jax.__version__} takes no modules in the way that 0.10 does: {error}") from None
-    call: Callable[..., Any] = exported.call
-    return call
-
-
-@dataclass(frozen=True)
-class ModuleFunction(Function):
-    """A module as a function of its weights and inputs, which can be written to a file once it is compiled."""
-
-    program: Any = None
-
-    def save(self, executable: Any, compilation: Compilation, path: Path) -> None:
-        from opmark.models.xla_artifact import write_artifact
-
-        write_artifact(self.program, executable, compilation, path)
-
-
-def build_jax(source: ModelSource, params: Params, **given: Any) -> Any:
-    program = load_program(source, params)
-    slots = tuple(TensorSlot(program.weights[one.name]) if one.weight else given[one.name] for one in program.arguments)
-    return ModuleFunction(
-        call_program(program), slots, operators=program.operators, export=program.export, program=program
-    )
-
-
-# The reference, and what rounding does to it.
-
-
-def widen_program(program: Program, change: Callable[[Any], Any] | None = None) -> Program:
-    """Return the program with float64 in place of every narrower type, and `change` applied to its weights; Unsupported
-    where it does not hold together then: a conversion of bits, or a function that knows one type only."""
-    module = copy_module(program.module)
-    with module.context, ir.Location.unknown():
-        wide = ir.F64Type.get()
-
-        def widen(kind: Any) -> Any:
-            kind = ir.Type(kind).maybe_downcast()
-            if not isinstance(kind, ir.RankedTensorType) or str(kind.element_type) not in _NARROW:
-                return kind
-            return ir.RankedTensorType.get(kind.shape, wide, kind.encoding)
-
-        for one in [*walk(module.operation)]:
-            if one.name == "func.func":
-                kind = ir.FunctionType(ir.TypeAttr(one.attributes["function_type"]).value)
-                new = ir.FunctionType.get([*map(widen, kind.inputs)], [*map(widen, kind.results)])
-                one.attributes["function_type"] = ir.TypeAttr.get(new)
-            if one.name == "stablehlo.constant":
-                one.attributes["value"] = _wide_constant(one.attributes["value"], change)
-            for region in one.regions:
-                for block in region:
-                    for argument in block.arguments:
-                        argument.set_type(widen(argument.type))
-            for result in one.results:
-                result.set_type(widen(result.type))
-        try:
-            module.operation.verify()
-        except ir.MLIRError as error:
-            raise Unsupported(f"the module cannot be computed in float64: {_explain(error, BYTECODE)}") from None
-    if foreign := [one for one in walk(module.operation) if one.name == "stablehlo.custom_call"]:
-        target = ir.StringAttr(foreign[0].attributes["call_target_name"]).value
-        if not target.startswith(("mhlo.", "chlo.", "Sharding")):
-            raise Unsupported(f"the module cannot be computed in float64: it calls `{target}`")
-    found = describe_entry(module, "the module in float64")
-    weights = {
-        name: (change or np.asarray)(np.asarray(value, np.float64) if is_float(str(value.dtype)) else np.asarray(value))
-        for name, value in program.weights.items()
-    }
-    return Program(found.module, found.arguments, found.outputs, weights)
-
-
-def _wide_constant(value: Any, change: Callable[[Any], Any] | None) -> Any:
-    kind = ir.RankedTensorType(value.type)
-    element = str(kind.element_type)
-    if element not in (*_NARROW, "f64"):
-        return value
-    if not isinstance(value, ir.DenseElementsAttr):
-        raise Unsupported(f"the module cannot be computed in float64: a constant is kept as `{type(value).__name__}`")
-    wide: Any = ir.RankedTensorType.get(kind.shape, ir.F64Type.get())
-    if value.is_splat:
-        number = ir.FloatAttr(value.get_splat_value()).value
-        return ir.DenseElementsAttr.get_splat(wide, ir.FloatAttr.get(ir.F64Type.get(), number))
-    array: Any = np.asarray(value).astype(np.float64)
-    new: Any = np.ascontiguousarray(change(array) if change else array)
-    return ir.DenseElementsAttr.get(new)
-
-
-class _Evaluator:
-    """Computes a program, compiled once."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        self._call = jax.jit(call_program(program))
-
-    def run(self, arrays: Mapping[str, Any]) -> list[Any]:
-        program = self._program
-        given = [
-            np.asarray(program.weights[one.name] if one.weight else arrays[one.name], np.dtype(one.dtype))
-            for one in program.arguments
-        ]
-        found = [np.asarray(one) for one in self._call(*given)]
-        return [one.astype(np.float64) if is_float(str(one.dtype)) else one for one in found]
-
-
-@lru_cache(maxsize=2)
-def _evaluator(source: ModelSource, stamp: str, batch: int, moved_by: float = 0.0) -> tuple[_Evaluator, str]:
-    """Return what computes the module in float64, and why it computes in the module's own types where it has to."""
-    program, generator = load_program(source, {"batch": batch}), np.random.default_rng(0)
-    change = (lambda array: move_by_rounding(array, moved_by, generator)) if moved_by else None
-    try:
-        return _Evaluator(widen_program(program, change)), ""
-    except Unsupported as error:
-        return _Evaluator(program), error.message
-
-
-def _twin(source: ModelSource, params: Params) -> tuple[ZooSource, dict[str, Any]] | None:
-    """Return the model in torch that computes the reference; None where the module was not exported by opmark."""
-    assert isinstance(source, ModuleSource)
-    program = _read(source, source.stamp({}))
-    return _twin_of(program, source.weights_path)
-
-
-def reference(source: ModelSource, params: Params, **arrays: Any) -> Any:
-    if twin := _twin(source, params):
-        return execution.reference(*twin, **arrays)
-    outputs = by_sample(
-        source, params, arrays, lambda some, given: _evaluator(source, source.stamp({}), some["batch"])[0].run(given)
-    )
-    refuse_not_finite((f"`{name}`" for name in facts(source, params).outputs), outputs)
-    return outputs
-
-
-def rounding_bounds(source: ModelSource, params: Params) -> tuple[float, ...]:
-    if twin := _twin(source, params):
-        return execution.rounding_bounds(*twin)
-    return bound_outputs(params["dtype"], find_effects(source, params, _measure_effects))
-
-
-def why_blind(source: ModelSource, params: Params) -> str:
-    if twin := _twin(source, params):
-        return execution.why_blind(*twin)
-    _, reason = _evaluator(source, source.stamp({}), 1 if source.batched(params) else params["batch"])
-    if reason:
-        return f"{reason}, so there is nothing more exact to compare it with"
-    return explain_blindness(params["dtype"], find_effects(source, params, _measure_effects))
-
-
-def _measure_effects(source: ModelSource, params: Params) -> Effects:
-    """Compute once more with weights and inputs moved by the rounding of the type. Everything that is computed from
-    them is then rounded otherwise too, so the difference contains what rounding does on the way."""
-    step, generator = ROUNDING[params["dtype"]], np.random.default_rng(1)
-    exact, _ = _evaluator(source, source.stamp({}), params["batch"])
-    moved, _ = _evaluator(source, source.stamp({}), params["batch"], step)
-
-    def move(given: Mapping[str, Any]) -> list[Any]:
-        return moved.run({
-            name: move_by_rounding(np.asarray(one, np.float64), step, generator) if is_float(str(one.dtype)) else one
-            for name, one in given.items()
-        })  # fmt: skip
-
-    return compare_inputs(source, params, exact.run, move, step)

@@ -321,7 +321,7 @@ class ModuleSource(FileSource):
     takes = ("inputs",)
     options = ()
     framework = "jax"
-    execution = "opmark.models.mlir_file"
+    execution = "opmark.models.mlir_execution"
     implemented = ("jax",)
     why_no_batch = (
         "every size is fixed in the file; export it with that batch, or with an open first axis (tensor<?x...>)"

@@ -20,7 +20,8 @@ import jax
 import msgspec
 
 from opmark.errors import InvalidFile, TaskError, Unsupported
-from opmark.models.mlir_file import Program, load_program, reference, rounding_bounds, why_blind
+from opmark.models.mlir_execution import reference, rounding_bounds, why_blind
+from opmark.models.mlir_file import Program, load_program
 from opmark.models.user_source import XlaSource
 from opmark.plugin import Params, TensorSlot
 from opmark.schema import Compilation

@@ -117,6 +117,21 @@ def test_accuracy_is_compared_with_a_reference_on_the_same_samples(put: Put) -> 
     assert "Against Reference" not in report("ONNXRUNTIME-CPU/mine/result-fp32.json")["Accuracy"]
 
 
+def test_several_numbers_of_clients_are_told_apart_and_results_of_others_stand_beside(
+    put: Put, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put("workloads/mine.json", {**WORKLOAD, "batch_sizes": [2]})
+    vendor = {"Model": "WIDEDEEP-TF-FP32", "Backend": "STC", "Performance": [{"BS": 2, "QPS": 7.5, "AVG_Latency": 3}]}
+    put("theirs/STC/widedeep-tf-fp32/result.json", vendor)
+    command = ["--task", "mine", "--hardware_type", "null", "--size", "small", "--clients", "1,2"]
+    assert main([*command, "--results", "theirs"]) == 0
+    printed = capsys.readouterr().out
+    assert "mine BS 2, 1 client: QPS" in printed
+    assert "mine BS 2, 2 clients: QPS" in printed
+    (beside,) = report("NULL/mine/result-fp32.json")["Reference"]
+    assert (beside["Machine"], beside["Performance"][0]["QPS"]) == ("STC", 7.5)
+
+
 def test_hardware_that_is_not_here_is_a_report_with_the_reason(put: Put) -> None:
     put("workloads/mine-torch-fp32.json", {**WORKLOAD, "batch_sizes": [2]})
     assert main(["--task", "mine-torch-fp32", "--hardware_type", "HPU", "--size", "small"]) == 1
@@ -125,9 +140,12 @@ def test_hardware_that_is_not_here_is_a_report_with_the_reason(put: Put) -> None
     assert "habana" in line["Reason"]
 
 
-def test_compile_only_writes_a_report(put: Put) -> None:
+def test_compile_only_writes_a_report_and_says_what_became_of_each_batch_size(
+    put: Put, capsys: pytest.CaptureFixture[str]
+) -> None:
     put("workloads/mine.json", {**WORKLOAD, "batch_sizes": [2]})
     assert main(["--task", "mine", "--hardware_type", "null", "--size", "small", "--compile_only"]) == 0
+    assert "mine BS 2: ok, null compiles nothing" in capsys.readouterr().out
     found = report("NULL/mine/result-fp32.json")
     assert "Performance" not in found
     assert "Graph Compile" in found
@@ -171,6 +189,9 @@ def test_a_workload_file_is_a_workload_of_opmark(put: Put) -> None:
         (["--hardware_type", "CPU"], "--task"),
         (["--task", "bert-torch-fp32", "--hardware_type", "CPU", "--data", "imagenet"], "NAME=PATH"),
         (["--task", "x", "--hardware_type", "CPU", "--model_zoo", "nowhere"], "nowhere"),
+        (["--workload", "nowhere.json", "--hardware_type", "CPU"], "there is no file nowhere.json"),
+        (["--task", "bert-torch-fp32", "--hardware_type", "CPU", "--data", "sqad=x"], "data set named `sqad`"),
+        (["--task", "bert-torch-fp32", "--hardware_type", "CPU", "--reference", "tortch"], "backend named `tortch`"),
     ],
 )
 def test_what_is_missing_is_named(put: Put, arguments: list[str], message: str) -> None:

@@ -67,6 +67,27 @@ def test_an_unknown_task_suggests_the_nearest() -> None:
     assert "`bert-torch-fp32`" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("resnet-torch-fp32", "`resnet50-torch-fp32`"),
+        ("stable-diffusion-onnx-fp32", "`unet-onnx-fp32` or `vae-encoder-onnx-fp32`"),
+        ("resnet50-paddle-fp32", "frameworks are torch, tf, onnx, mhlo"),
+        ("bert-torch-fp64", "precisions are fp32, fp16"),
+    ],
+)
+def test_the_part_of_a_name_that_is_wrong_is_named(name: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        resolved(name)
+    assert message in str(caught.value.hint)
+
+
+def test_a_name_that_shares_only_framework_and_precision_suggests_nothing() -> None:
+    with pytest.raises(UnknownName) as caught:
+        resolved("foo-torch-fp32")
+    assert "did you mean" not in str(caught.value.hint)
+
+
 def test_quantized_weights_are_refused_with_the_reason() -> None:
     with pytest.raises(UserError, match="int8 needs quantized weights"):
         resolved("bert-torch-int8")

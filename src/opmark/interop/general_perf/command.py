@@ -36,6 +36,7 @@ from opmark.interop.general_perf.resolution import (
     read_workload,
     resolve_task,
 )
+from opmark.interop.general_perf.results import read_results, results_of
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import dataset_names
 from opmark.runner.survey import survey
@@ -79,9 +80,10 @@ def main(arguments: Sequence[str]) -> int:
     if options.reference:
         find_backend(options.reference)
     chosen = [(task, choose_backend(options.hardware_type, task)) for task in _resolve_tasks(options, folders)]
+    results = read_results(options.results)
     code = 0
     for task, choice in chosen:
-        code = max(code, TaskSession(task, choice, options, data).run())
+        code = max(code, TaskSession(task, choice, options, data, results).run())
         if code == 130:
             break
     return code
@@ -111,9 +113,17 @@ class TaskSession:
     """Measures one task and writes its report, whatever becomes of the parts."""
 
     def __init__(
-        self, task: ResolvedTask, choice: BackendChoice, options: argparse.Namespace, data: DataPlaces
+        self,
+        task: ResolvedTask,
+        choice: BackendChoice,
+        options: argparse.Namespace,
+        data: DataPlaces,
+        results: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.task, self.choice, self.options, self.data = task, choice, options, data
+        beside = results_of(task.workload.model, results)
+        self.reference = [*read_reference(task), *beside]
+        """What others measured of the same model: the stored reference, and results of ByteMLPerf that are named."""
         self.folder: Path = options.report_dir / options.hardware_type.upper() / task.name
         self.date = datetime.now().strftime("%Y-%m-%d %H:%M:%S")
         self.records: list[Record] = []
@@ -122,6 +132,9 @@ class TaskSession:
         """The run that goes on now."""
         self.runs: list[str] = []
         self.notes: list[str] = []
+        if results and not beside:
+            known = ", ".join(dict.fromkeys(one["Task"] for one in results))
+            self.notes.append(f"--results has nothing on {task.workload.model}; it has {known}")
         self.unfinished: dict[str, str] = {}
         self.pictures: dict[str, str] = {}
         self._said: set[str] = set()
@@ -129,7 +142,7 @@ class TaskSession:
 
     def run(self) -> int:
         workload = self.task.workload
-        for line in (*([self.choice.note] if self.choice.note else ()), *self.task.notes):
+        for line in (*([self.choice.note] if self.choice.note else ()), *self.task.notes, *self.notes):
             talk(line)
         _make_folder(self.folder)
         try:
@@ -143,7 +156,7 @@ class TaskSession:
         finally:
             self._write()
         lines = self._content().get("Performance", [])
-        charts = load_charts(self.task.name, lines, read_reference(self.task))
+        charts = load_charts(self.task.name, lines, self.reference)
         self.pictures, notes = draw_pictures(self.task, charts, self.runs, self.folder, self.options.db)
         self.notes += notes
         path = self._write()
@@ -244,7 +257,7 @@ class TaskSession:
         return make_report(
             TaskResults(
                 self.task, self.options.hardware_type.upper(), self.choice, self.date, self.records, self.evaluations,
-                self._environments(), self.runs, self.notes, self.unfinished, read_reference(self.task), self.pictures,
+                self._environments(), self.runs, self.notes, self.unfinished, self.reference, self.pictures,
             )
         )  # fmt: skip
 
@@ -440,6 +453,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--iterations", "requests of each client [as the workload says]", type=_number)
     add("--batch_sizes", "as in 1,4,8 [as the workload says]", type=_numbers)
     add("--reference", "backend that the accuracy is compared with, on the same samples [none]", default="")
+    add("--results", "results of ByteMLPerf to show beside: a result*.json, or a folder of them", type=Path,
+        action="append", default=[])  # fmt: skip
     add("--data_percent", "share of the data [as the workload says]", type=partial(_positive, 100))
     add("--threads", "threads of the processor [all cores]", type=_number)
     add("--processes", "fresh processes per batch size [1]", type=_number, default=1)

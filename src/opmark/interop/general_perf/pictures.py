@@ -32,7 +32,8 @@ def load_charts(title: str, lines: Sequence[Mapping[str, Any]], reference: Seque
         for line in one["Performance"]:
             clients = count_noun(line.get("Clients") or 1, "client")
             busy = ", on a busy machine" if any(text.startswith("loaded") for text in line.get("Cautions", ())) else ""
-            place = f"reference: {one['Machine']}, {one['Backend']}, opmark {one['opmark']}, {clients}{busy}"
+            whose = f"{one['Backend']}, opmark {one['opmark']}, {clients}{busy}" if "opmark" in one else one["Source"]
+            place = f"reference: {one['Machine']}, {whose}"
             groups.setdefault(place, []).append(line)
     known = {name: [line for line in found if line["QPS"]] for name, found in groups.items()}
     known = {name: found for name, found in known.items() if found}

@@ -21,6 +21,7 @@ import opmark
 from opmark.analysis.rows import Row, RunView
 from opmark.api.items import view_stored_run
 from opmark.errors import UserError
+from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import catalogue
 from opmark.schema import Record
 from opmark.schema.machine import chip
@@ -73,7 +74,11 @@ class TimeIsUp(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
-    parts = _parts(options)
+    try:
+        parts = _parts(options)
+    except UserError as error:
+        print(error.message, file=sys.stderr)
+        return 2
     _measure(parts, options)
     views = _read_parts(parts, options.db)
     if not views:
@@ -111,7 +116,7 @@ def _parts(options: argparse.Namespace) -> list[Part]:
         *(
             Part(f"{name}, device_time alone", {"suite": name, "sample": fast, "quantity": "device_time", **common})
             for name in SPEED_SUITES
-            if name in suites
+            if name in suites and find_backend(options.backend).device != "cpu"
         ),
         *(Part(name, {"suite": name, "sample": options.sample, **common}) for name in suites),
     ]
@@ -209,12 +214,14 @@ def _top_line(rows: Sequence[Row]) -> Iterator[str]:
     first = next((row.headline for row in rows if row.headline), None)
     if first:
         yield ""
-        yield f"Rates and shares are of the first time that a row has, {first.quantity} with {first.cache} caches."
+        yield f"Rates and shares are of the first time of a row, {first.quantity} with {first.cache} caches."
 
 
 def _time(row: Row, quantity: str, cache: Any) -> str:
     timing = row.timing(quantity, cache)
-    return "" if timing is None or timing.median is None else seconds(timing.median)
+    if timing is None or timing.median is None:
+        return ""
+    return f"({seconds(timing.median)})" if timing.disturbed else seconds(timing.median)
 
 
 def _joules(value: float) -> str:

@@ -82,6 +82,11 @@ def test_a_backend_that_cannot_run_here_leaves_no_page(
     assert not Path("page.md").exists()
 
 
+def test_a_backend_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert script.main(["--backend", "torch-cuad"]) == 2
+    assert "torch-cuad" in capsys.readouterr().err
+
+
 def test_failures_are_listed_once_for_each_reason() -> None:
     def row(status: str, reason: str) -> SimpleNamespace:
         return SimpleNamespace(

@@ -377,6 +377,15 @@ def test_without_retries_nothing_is_measured_again(plugin: Plugin, tmp_path: Pat
 
 
 @pytest.mark.disturbed
+def test_without_retries_a_disturbed_record_is_not_held_back(plugin: Plugin, tmp_path: Path) -> None:
+    """Whoever ends a run in the middle has it, and knows how far the run has come."""
+    plugin("busy", spoiling(tmp_path, 1))
+    first = next(run_plan(plan("busy", sizes=(1, 2)), WorkerOptions(60.0), retries=Retries(0)))
+    assert (first.task.case.params["shape"], first.status) == ([1], "disturbed")
+    assert first.reason == "the core was taken away"
+
+
+@pytest.mark.disturbed
 def test_half_of_the_threads_are_tried_where_it_is_asked_for(plugin: Plugin, tmp_path: Path) -> None:
     plugin("busy", spoiling(tmp_path, 2))
     retries = Retries(1, fewer_threads=True, sleep=lambda pause: None)

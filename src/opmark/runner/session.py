@@ -60,13 +60,14 @@ def run_plan(
     *,
     fresh: bool = True,
 ) -> Iterator[Record]:
-    """Yield the records of a plan as they come; then those of disturbed tasks, which are measured again; skipped tasks
-    come last.
+    """Yield the records of a plan as they come; then those of disturbed tasks, which are measured again, unless
+    `retries` says that they are not; skipped tasks come last.
 
     Raise UserError where no backend can run at all: that is a mistake of the user. For a run that has records already,
     which is not `fresh`, the tasks are skipped instead.
     """
     options = replace(options, say=_SayOnce(options.say))
+    retries = retries or Retries()
     unavailable: dict[tuple[str, str], list[Task]] = {}
     disturbed: list[Record] = []
     for group, worker, hello in _start_rounds(plan, options, launcher):
@@ -74,11 +75,11 @@ def run_plan(
             unavailable.setdefault((group.backend, hello.unavailable), []).extend(group.tasks)
             continue
         for record in run_group(group, worker, hello):
-            if record.status == "disturbed":
+            if record.status == "disturbed" and (retries.most or retries.fewer_threads):
                 disturbed.append(record)
             else:
                 yield record
-    yield from _measure_again(disturbed, retries or Retries(), options, launcher)
+    yield from _measure_again(disturbed, retries, options, launcher)
     if fresh and unavailable and sum(map(len, unavailable.values())) == len(plan.tasks):
         listed = "; ".join(f"backend `{name}` cannot run here: {reason}" for name, reason in unavailable)
         ranks = any(group.ranks for group in plan.groups())

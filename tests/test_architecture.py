@@ -83,8 +83,8 @@ WORKER_ONLY = {
 """Files that import torch, Keras, onnx or jax when they are loaded, so that only workers and child processes import
 them: the samples of torch's database, and what runs of a model."""
 
-NSYS = SOURCE / "runner" / "profilers" / "nsys.py"
-"""Reads the SQLite file that nsys exports, which has nothing to do with the store."""
+NSYS = (SOURCE / "runner" / "profilers" / "nsys.py", SOURCE / "traces" / "nvtx.py")
+"""Read the SQLite file that nsys exports, which has nothing to do with the store."""
 
 KERNELS = "_kernels.py"
 """Triton reads a kernel's source when its module is loaded, so the module imports Triton; only a worker imports it."""
@@ -210,7 +210,7 @@ def test_sql_stays_inside_the_store() -> None:
     wrong = [
         where(path, found)
         for path in FILES
-        if package(path) != "store" and path != NSYS
+        if package(path) != "store" and path not in NSYS
         for found in imports_of(path)
         if found.module.split(".")[0] in {"sqlalchemy", "sqlite3", "psycopg"}
     ]

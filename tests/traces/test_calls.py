@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opmark.models.call_schema import parse_schema
-from opmark.traces.calls import NotExpressible, torch_call, write_call
+from opmark.traces.calls import UnwritableArgument, torch_call, write_call
 from opmark.traces.trace import OpaqueValue, TensorRef
 
 CONV = (
@@ -52,12 +52,12 @@ def test_element_types_are_named_and_places_are_left_out() -> None:
 def test_what_a_workload_cannot_write_is_named() -> None:
     schema = parse_schema("aten::f(Tensor self, Stream s) -> ()")
     assert schema is not None
-    with pytest.raises(NotExpressible, match="`s` is a Stream"):
+    with pytest.raises(UnwritableArgument, match="`s` is a Stream"):
         write_call(schema, [IMAGE, OpaqueValue("Stream")])
-    with pytest.raises(NotExpressible, match="uint16"):
+    with pytest.raises(UnwritableArgument, match="uint16"):
         write_call(schema, [TensorRef((2,), "uint16"), None])
     for inputs in ([IMAGE], [IMAGE, None]):
-        with pytest.raises(NotExpressible, match="`s` was not recorded"):
+        with pytest.raises(UnwritableArgument, match="`s` was not recorded"):
             write_call(schema, inputs)
 
 
@@ -71,5 +71,5 @@ def test_indices_stay_inside_and_recorded_ones_are_kept() -> None:
 
 
 def test_schemas_that_cannot_be_read_are_named() -> None:
-    with pytest.raises(NotExpressible, match="schema"):
+    with pytest.raises(UnwritableArgument, match="schema"):
         torch_call("what is this", [])

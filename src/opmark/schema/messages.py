@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -106,6 +107,11 @@ class ProfileTaskResult(msgspec.Struct, frozen=True):
     range: str
     reason: str = ""
     """Why the item could not be run; empty if it was."""
+
+
+def execution_trace_beside(trace: Path) -> Path:
+    """Return the file of the execution trace that `--et` writes beside a trace."""
+    return trace.with_suffix(".et.json")
 
 
 # A side, one of two things that are compared: what its workers are started with, and what a worker makes of that.

@@ -27,7 +27,7 @@ _PLACES = ("device", "layout", "pin_memory", "generator")
 _USUAL = {"float": (-1.0, 1.0), "complex": (-1.0, 1.0), "bool": (0, 2), "int": (0, 10)}
 
 
-class NotExpressible(Exception):
+class UnwritableArgument(Exception):
     """An argument that a workload has no words for."""
 
 
@@ -40,7 +40,7 @@ class WrittenCall(NamedTuple):
 def write_call(schema: CallSchema, inputs: Sequence[Value]) -> WrittenCall:
     """Return the arguments of a recorded call, those that have their defaults left out where that changes nothing.
 
-    NotExpressible if one of them cannot be written.
+    UnwritableArgument if one of them cannot be written.
     """
     args: list[tuple[Any, SchemaArgument]] = []
     kwargs: dict[str, Any] = {}
@@ -54,7 +54,7 @@ def write_call(schema: CallSchema, inputs: Sequence[Value]) -> WrittenCall:
             kwargs[argument.name] = written
     missing = [one for one in schema.arguments[len(inputs) :] if one.default is None]
     if missing:
-        raise NotExpressible(f"the argument `{missing[0].name}` was not recorded")
+        raise UnwritableArgument(f"the argument `{missing[0].name}` was not recorded")
     while args and _is_default(args[-1][0], args[-1][1].default):
         args.pop()
     return WrittenCall([written for written, _ in args], kwargs)
@@ -63,11 +63,11 @@ def write_call(schema: CallSchema, inputs: Sequence[Value]) -> WrittenCall:
 def torch_call(schema: str, inputs: Sequence[Value]) -> TorchCall:
     """Return a recorded call as a workload writes it, with indices that point inside of the tensors that they are for.
 
-    NotExpressible if an argument cannot be written.
+    UnwritableArgument if an argument cannot be written.
     """
     parsed = parse_schema(schema)
     if parsed is None:
-        raise NotExpressible(f"its schema cannot be read: {schema}")
+        raise UnwritableArgument(f"its schema cannot be read: {schema}")
     written = write_call(parsed, inputs)
     bounds = value_bounds(parsed.name, written.args, _shape, lambda one: one.dtype in ("bool", "uint8"))
     args = [_node(one, bounds, (place,)) for place, one in enumerate(written.args)]
@@ -106,24 +106,24 @@ def _write(value: Value, argument: SchemaArgument) -> Any:
         if value.kind == "Scalar" and argument.default is not None:
             return _default_value(argument.default)
         text = f" ({value.text})" if value.text else ""
-        raise NotExpressible(f"`{argument.name}` is a {value.kind}{text}, which a workload cannot write")
+        raise UnwritableArgument(f"`{argument.name}` is a {value.kind}{text}, which a workload cannot write")
     if isinstance(value, list):
         return [_write(one, argument) for one in value]
     if argument.kind.startswith("ScalarType") and type(value) is int:
         if value not in _SCALAR_TYPES:
-            raise NotExpressible(f"`{argument.name}` is the element type number {value}, which is not known here")
+            raise UnwritableArgument(f"`{argument.name}` is the element type number {value}, which is not known here")
         return {"dtype": _SCALAR_TYPES[value]}
     if value is None and argument.default is None and not argument.kind.endswith("?"):
         if argument.kind == "Device":
             return "cpu"
-        raise NotExpressible(f"the argument `{argument.name}` was not recorded")
+        raise UnwritableArgument(f"the argument `{argument.name}` was not recorded")
     return value
 
 
 def spec_of(tensor: TensorRef) -> TensorSpec:
     """Return a tensor as inputs of workloads are described; recorded bounds of whole numbers are kept."""
     if tensor.dtype not in DTYPES:
-        raise NotExpressible(f"a tensor of {tensor.dtype}, which is not known here")
+        raise UnwritableArgument(f"a tensor of {tensor.dtype}, which is not known here")
     low, high = _USUAL[DTYPES[tensor.dtype].kind]
     if tensor.low is not None and tensor.high is not None:
         low, high = tensor.low, tensor.high + 1

@@ -54,7 +54,7 @@ class _ChromeEvent(Struct):
     args: dict[str, Any] | None = None
 
 
-class _Launched(Struct):
+class LaunchedWork(Struct):
     """Work of a device."""
 
     external: int | None
@@ -70,7 +70,7 @@ def read_chrome_trace(path: Path, content: Any, *, keep_ids: bool = False) -> Pr
     """
     listed = read_list(path, content, "traceEvents", _ChromeEvent)
     trace = ProgramTrace(str(path), "Chrome trace", [])
-    launched: list[_Launched] = []
+    launched: list[LaunchedWork] = []
     launches: dict[int, tuple[int, float]] = {}
     threads: dict[Any, int] = {}
     texts: dict[str, str] = {}
@@ -85,7 +85,7 @@ def read_chrome_trace(path: Path, content: Any, *, keep_ids: bool = False) -> Pr
         if kind in _ON_DEVICE:
             stream = _whole(args.get("stream", event.tid))
             external = _whole(args.get("External id", args.get("external id")))
-            launched.append(_Launched(external, correlation, _seconds(event.dur) or 0.0, stream))
+            launched.append(LaunchedWork(external, correlation, _seconds(event.dur) or 0.0, stream))
         elif kind.endswith(_LAUNCHES) and correlation:
             launches[correlation] = thread, start
         elif kind in _CALLS or (not kind and "::" in event.name):
@@ -96,10 +96,20 @@ def read_chrome_trace(path: Path, content: Any, *, keep_ids: bool = False) -> Pr
                 node.attributes |= {short: args[long] for long, short in _IDS.items() if args.get(long)}
             trace.nodes.append(node)
     trace.problems += listed.problems
+    _describe_ranks(trace, listed.head.get("distributedInfo"))
+    finish_trace(trace, launched, launches)
+    return trace
+
+
+def finish_trace(trace: ProgramTrace, launched: Sequence[LaunchedWork], launches: dict[int, tuple[int, float]]) -> None:
+    """Put calls that have times into their order, nest them, say what each is, and add the work of devices to those
+    that launched it.
+
+    `launches` are calls of the runtime by correlation: thread and time. The id of a node is its external id before.
+    """
     trace.nodes.sort(key=lambda node: (node.start or 0.0, -(node.duration or 0.0)))
     by_external = {node.id: number for number, node in enumerate(trace.nodes, 1) if node.id} if launched else {}
     _nest(trace.nodes)
-    _describe_ranks(trace, listed.head.get("distributedInfo"))
     _find_element_types(trace)
     for node in trace.nodes:
         node.kind, node.collective = kind_of(node)
@@ -107,7 +117,6 @@ def read_chrome_trace(path: Path, content: Any, *, keep_ids: bool = False) -> Pr
             node.kind = "operator"
     place_collectives(trace)
     _add_launched(trace, launched, launches, by_external)
-    return trace
 
 
 def has_shapes(trace: ProgramTrace) -> bool:
@@ -224,7 +233,7 @@ def _describe_ranks(trace: ProgramTrace, described: Any) -> None:
 
 def _add_launched(
     trace: ProgramTrace,
-    launched: Sequence[_Launched],
+    launched: Sequence[LaunchedWork],
     launches: dict[int, tuple[int, float]],
     by_external: dict[int, int],
 ) -> None:

@@ -34,4 +34,5 @@ class TraceImporter(NamedTuple):
 
 EXECUTION_TRACE = TraceImporter("execution-trace", "execution traces of PyTorch, also with the profiler's times beside")
 CHAKRA = TraceImporter("chakra", "execution traces of MLCommons Chakra (.et)")
+NVTX = TraceImporter("nvtx", "NVTX ranges with sizes, from the SQLite file that `nsys export` writes")
 CHROME_TRACE = TraceImporter("chrome-trace", "Chrome traces of torch's profiler (Kineto) with shapes")

@@ -11,6 +11,7 @@ from opmark.traces.chakra import is_chakra, read_chakra
 from opmark.traces.chrome import check_shapes, merge_times, read_chrome_trace
 from opmark.traces.execution_trace import read_execution_trace
 from opmark.traces.json_lists import GZIP, decompress_head, read_content
+from opmark.traces.nvtx import SQLITE, has_ranges, read_nvtx
 from opmark.traces.trace import ProgramTrace
 
 _RANK = re.compile(r"(?:^|[-_.])rank[-_.]?(\d+)(?=[-_.])")
@@ -23,7 +24,7 @@ _LISTS = re.compile(rb'"(nodes|traceEvents)"\s*:\s*\[|\A(?:\xef\xbb\xbf)?\s*(\[)
 _EXECUTION = re.compile(rb'"schema"\s*:\s*"|"ctrl_deps"|"op_schema"')
 _EVENT = re.compile(rb'\[\s*\{[^{}]*"ph"\s*:')
 _KINETO_HEAD = re.compile(rb'\{\s*"(schemaVersion|deviceProperties|distributedInfo|displayTimeUnit|record_shapes)"')
-_KNOWN = "execution traces of PyTorch and Chakra and Chrome traces of torch's profiler are read, .gz too"
+_KNOWN = "execution traces of PyTorch and Chakra, Chrome traces of torch's profiler and nsys' SQLite are read, .gz too"
 
 
 def read_trace(path: str | Path) -> ProgramTrace:
@@ -42,7 +43,9 @@ def read_trace(path: str | Path) -> ProgramTrace:
 
 
 def trace_format(path: Path, head: bytes) -> str:
-    """Return what a file is, by its first bytes: `execution-trace`, `chrome-trace`, `chakra`; or empty."""
+    """Return what a file is, by its first bytes: `execution-trace`, `chrome-trace`, `chakra`, `nvtx`; or empty."""
+    if has_ranges(path, head):
+        return "nvtx"
     if head.startswith(GZIP):
         head = decompress_head(head)
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -67,6 +70,8 @@ def times_of(path: Path) -> Path | None:
 
 def _read_file(path: Path) -> ProgramTrace:
     content = read_content(path)
+    if content[: len(SQLITE)] == SQLITE:
+        return read_nvtx(path)
     found = _LISTS.search(content[:_LOOKED_AT])
     if found is None and is_chakra(path, bytes(content[:_LOOKED_AT])):
         return read_chakra(path, content)

@@ -23,7 +23,7 @@ from opmark.models.calls import (
 )
 from opmark.schema import Entry, Imported, ImportProblem
 from opmark.schema.tensor import DTYPES, sizeof
-from opmark.traces.calls import NotExpressible, torch_call
+from opmark.traces.calls import UnwritableArgument, torch_call
 from opmark.traces.trace import OpaqueValue, ProgramTrace, TensorRef, TraceCollective, TraceNode, Value
 from opmark.units import count_noun
 
@@ -44,7 +44,7 @@ class _CallGroup(Struct):
     call: TorchCall | None = None
     known: KnownCall | None = None
     entry: Entry | None = None
-    """That of a collective."""
+    """The entry of a collective; other calls have theirs in `call` and `known`."""
     problem: str = ""
 
 
@@ -116,10 +116,10 @@ def _write(group: _CallGroup, trace: ProgramTrace) -> None:
         if node.collective is not None:
             group.entry = _collective_entry(node.collective, trace)
         elif node.kind == "kernel":
-            raise NotExpressible("a kernel that a compiler made is no operator that a workload can name")
+            raise UnwritableArgument("a kernel that a compiler made is no operator that a workload can name")
         else:
             group.call = torch_call(group.schema, group.inputs)
-    except NotExpressible as error:
+    except UnwritableArgument as error:
         group.problem = str(error)
 
 
@@ -164,18 +164,18 @@ def _wider(one: Value, other: Value) -> Value:
 def _collective_entry(collective: TraceCollective, trace: ProgramTrace) -> Entry:
     """Return a collective as an operator of the catalogue."""
     if collective.name not in _KNOWN_COLLECTIVES:
-        raise NotExpressible(f"a {collective.name} between two ranks is not imported")
+        raise UnwritableArgument(f"a {collective.name} between two ranks is not imported")
     group = trace.groups.get(collective.group)
     ranks = collective.group_size or (group.size if group else None) or trace.world_size
     if not ranks:
-        raise NotExpressible("the size of its process group is not in the file")
+        raise UnwritableArgument("the size of its process group is not in the file")
     if collective.name == "barrier":
         return Entry("barrier", {"ranks": ranks})
     elements = collective.in_elements if collective.name in _WHOLE else collective.out_elements
     if collective.name == "all_gather" and collective.in_elements:
         elements = collective.in_elements * ranks
     if collective.dtype not in DTYPES or not elements:
-        raise NotExpressible(f"{elements} elements of type {collective.dtype or 'unknown'} are nothing to send")
+        raise UnwritableArgument(f"{elements} elements of type {collective.dtype or 'unknown'} are nothing to send")
     params: dict[str, Any] = {"size": elements * sizeof(collective.dtype), "dtype": collective.dtype, "ranks": ranks}
     return Entry(collective.name, params)
 

@@ -1,7 +1,7 @@
 """The program that a profiler runs: tasks, each in a range of its own. It measures nothing.
 
-`python -m opmark.worker.profile_batch TASKS.json [--warmup 5] [--iterations 1] [--trace FILE] [--done FILE]
-[--parent PID]`
+`python -m opmark.worker.profile_batch TASKS.json [--warmup 5] [--iterations 1] [--trace FILE [--et]]
+[--done FILE] [--parent PID]`
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,7 +23,7 @@ from opmark.plugin import Backend, BackendInfo
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Task
-from opmark.schema.messages import ProfileBatch, ProfileTask, ProfileTaskResult
+from opmark.schema.messages import ProfileBatch, ProfileTask, ProfileTaskResult, execution_trace_beside
 from opmark.worker.preparation import PreparedLaunch, prepare, refuse_if_too_large
 from opmark.worker.process_setup import die_with
 from opmark.worker.task_runner import find_implementation, reason_of
@@ -82,6 +82,15 @@ class ProfileProgram:
         self._host = HostTrace(path)
         return self._host
 
+    def execution_traced(self, path: Path) -> AbstractContextManager[Any]:
+        """An execution trace, if the framework writes such; else a message."""
+        makes = getattr(self._backend, "execution_traced", None)
+        if makes is None:
+            print(f"{self._info.name} writes no execution traces", file=sys.stderr, flush=True)
+            return nullcontext()
+        own: AbstractContextManager[Any] = makes(path)
+        return own
+
     def run(self, item: ProfileTask) -> ProfileTaskResult:
         """Run one item. Whatever a framework raises ends here, as a reason."""
         try:
@@ -121,14 +130,26 @@ class ProfileProgram:
         return prepare(params, task, operator, implementation, self._backend)
 
 
-def run(batch: ProfileBatch, done: Path, warmup: int, iterations: int, trace: Path | None = None) -> int:
+def run(
+    batch: ProfileBatch,
+    done: Path,
+    warmup: int,
+    iterations: int,
+    trace: Path | None = None,
+    execution: Path | None = None,
+) -> int:
     """Run all items and return how many failed. Each result is written as soon as it is known, in case the next item
     ends the process."""
     info = find_backend(batch.backend)
     backend = info.load(batch.threads)
     unavailable = backend.why_unavailable()
     program, failed = ProfileProgram(info, backend, warmup, iterations), 0
-    with done.open("wb", buffering=0) as lines, program.traced(trace) if trace and not unavailable else nullcontext():
+    with ExitStack() as open_files:
+        lines = open_files.enter_context(done.open("wb", buffering=0))
+        if trace and not unavailable:
+            open_files.enter_context(program.traced(trace))
+        if execution and not unavailable:
+            open_files.enter_context(program.execution_traced(execution))
         for item in batch.items:
             found = ProfileTaskResult(item.range, unavailable) if unavailable else program.run(item)
             lines.write(msgspec.json.encode(found) + b"\n")
@@ -150,13 +171,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--warmup", type=int, default=5)
     parser.add_argument("--iterations", type=int, default=1)
     parser.add_argument("--trace", type=Path)
+    parser.add_argument("--et", action="store_true", help="write PyTorch's execution trace beside the trace")
     parser.add_argument("--parent", type=int, help="the process to die with")
     options = parser.parse_args(arguments)
     if options.parent:
         die_with(options.parent)
     batch = msgspec.json.decode(options.tasks.read_bytes(), type=ProfileBatch)
     done = options.done or options.tasks.with_suffix(".done")
-    return 1 if run(batch, done, options.warmup, options.iterations, options.trace) else 0
+    execution = execution_trace_beside(options.trace) if options.et and options.trace else None
+    return 1 if run(batch, done, options.warmup, options.iterations, options.trace, execution) else 0
 
 
 if __name__ == "__main__":

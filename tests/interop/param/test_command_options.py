@@ -117,7 +117,6 @@ def test_an_unknown_device_is_refused(text: str, said: str, hint: str) -> None:
     [
         (["-c", "x.json", "--pt2-model", "-d", "mps"], "no backend compiles"),
         (["-c", "x.json", "--pt2-model", "-d", "numpy-cpu"], "no backend compiles"),
-        (["-c", "x.json", "--et"], "yet"),
         (["-c", "x.json", "--cupti-profiler"], "not implemented yet"),
         (["-c", "x.json", "--cupti-profiler-metrics", "a,b"], "not implemented yet"),
         (["-c", "x.json", "--cupti-profiler-measure-per-kernel"], "not implemented yet"),

@@ -337,6 +337,16 @@ class TorchBackend(Backend):
             yield
         profile.export_chrome_trace(str(path))
 
+    @contextmanager
+    def execution_traced(self, path: Path) -> Iterator[None]:
+        observer = torch.profiler.ExecutionTraceObserver().register_callback(str(path))
+        observer.start()
+        try:
+            yield
+        finally:
+            observer.stop()
+            observer.unregister_callback()  # which ends the file
+
 
 def _gradients(
     roots: tuple[Any, ...], seeds: tuple[Any, ...], inputs: tuple[Any, ...], *, keep: bool

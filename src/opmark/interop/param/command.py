@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from opmark.runner.supervisor import WorkerPool
 
 _NOT_YET = {
-    "et": ("--et: execution traces cannot be written yet", "-p writes a trace of the run for Perfetto"),
     "cupti_profiler": ("--cupti-profiler is not implemented yet", "--ncu collects the same metrics, kernel by kernel"),
     "cupti_profiler_metrics": ("--cupti-profiler-metrics is not implemented yet", "use --ncu with --ncu-args-file"),
     "cupti_profiler_measure_per_kernel": (
@@ -189,15 +188,22 @@ class _Invocation:
 
     def _end(self) -> None:
         from opmark.interop.param.profiles import rename_trace
+        from opmark.schema.messages import execution_trace_beside
 
         self._begin({})
         for batch in self._batches.unfinished():
             self._file.write(batch.line(self._options.as_param()))
         self._file.finish()
         for trace in self._batches.traces:
-            name = rename_trace(trace, self._file.stem)
-            self._file.write({"trace_file": name})
-            self._talk.info(f"Trace: {name}")
+            if self._given.profile:
+                name = rename_trace(trace, f"{self._file.stem}_trace.json")
+                self._file.write({"trace_file": name})
+                self._talk.info(f"Trace: {name}")
+            execution = execution_trace_beside(Path(trace))
+            if self._given.et and execution.exists():
+                self._talk.info(f"Execution trace: {rename_trace(str(execution), f'{self._file.stem}_et.json')}")
+            elif self._given.et:
+                self._talk.warning(f"--et: {self._target.backend} writes no execution traces; torch does")
 
 
 def run_options(given: argparse.Namespace, options: ParamOptions) -> dict[str, Any]:

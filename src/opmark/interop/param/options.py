@@ -128,7 +128,7 @@ def _add_profilers(made: argparse.ArgumentParser) -> None:
     add("--cupti-profiler", action="store_true", help="Not implemented yet; --ncu collects such metrics.")
     add("--cupti-profiler-metrics", help="Not implemented yet.")
     add("--cupti-profiler-measure-per-kernel", action="store_true", help="Not implemented yet.")
-    add("--et", action="store_true", help="Collect an execution trace; not implemented yet.")
+    add("--et", action="store_true", help="Write PyTorch's execution trace of the run, to PREFIX_..._et.json.")
 
 
 def _add_output(made: argparse.ArgumentParser) -> None:

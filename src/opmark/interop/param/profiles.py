@@ -1,4 +1,4 @@
-"""PARAM's --ncu, --nsys and -p: profilers of batches of cases, and the result lines that name their files."""
+"""PARAM's --ncu, --nsys, -p and --et: profilers of batches of cases, and the result lines that name their files."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ def make_profilings(given: argparse.Namespace, stem: str) -> list[Profiling]:
                 **common,
             )
         )
-    if given.profile:
+    if given.profile or given.et:
         counts = {"warmup": given.warmup, "iterations": max(1, given.iteration)}
-        found.append(Profiling(TRACE, batch=_WHOLE_RUN, **counts, **common))
+        args = ("--et",) if given.et else ()
+        found.append(Profiling(TRACE, args=args, batch=_WHOLE_RUN, **counts, **common))
     for profiling in found:
         _check(profiling)
     return found
@@ -136,9 +137,8 @@ class Batches:
         yield from self._open.values()
 
 
-def rename_trace(trace: str, stem: str) -> str:
+def rename_trace(trace: str, name: str) -> str:
     """Link or copy a trace to PARAM's name for it, and return that name."""
-    name = f"{stem}_trace.json"
     try:
         os.link(trace, name)
     except OSError:  # another file system

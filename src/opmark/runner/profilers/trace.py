@@ -23,7 +23,7 @@ class ChromeTrace:
     summary = "the framework's own profiler: a Chrome trace that opens in Perfetto"
 
     def command(self, watched: Watched) -> Sequence[str]:
-        return [*watched.program, "--trace", str(self.file(watched.stem))]
+        return [*watched.program, "--trace", str(self.file(watched.stem)), *watched.args]
 
     def file(self, stem: Path) -> Path:
         return stem.with_name(f"{stem.name}.json")

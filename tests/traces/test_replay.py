@@ -248,7 +248,9 @@ def test_what_cannot_be_replayed_is_named_and_the_rest_runs(node: TraceNode, rea
 def test_a_call_that_fails_leaves_its_result_to_those_that_need_it() -> None:
     product = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
     replay = compile_replay(
-        trace_of(call(product, [ref(1, 2, 3), ref(2, 2, 3)], [ref(3, 2, 3)]), call(RELU, [ref(3, 2, 3)], [ref(4, 2, 3)]))
+        trace_of(
+            call(product, [ref(1, 2, 3), ref(2, 2, 3)], [ref(3, 2, 3)]), call(RELU, [ref(3, 2, 3)], [ref(4, 2, 3)])
+        )
     )
     assert [step.node.name for step in replay.steps] == ["aten::relu"]
     replay()

@@ -24,7 +24,7 @@ from opmark.errors import OutOfMemory
 from opmark.models.index_bounds import value_bounds
 from opmark.schema.replay import ReplayedCall, ReplayReport
 from opmark.traces.replay_collectives import OUTPUT_FIRST, ReplayGroups, make_exchange
-from opmark.traces.replay_part import LeftOut, ReplayPart, choose_calls, is_communication
+from opmark.traces.replay_part import OmittedCall, ReplayPart, choose_calls, is_communication
 from opmark.traces.replay_report import make_report
 from opmark.traces.replay_values import (
     Geometry,
@@ -99,7 +99,7 @@ class Replay:
 
     trace: ProgramTrace
     steps: list[ReplayStep]
-    left_out: list[LeftOut]
+    left_out: list[OmittedCall]
     notes: list[str]
     differences: list[str]
     """Results whose shape or type is not the recorded one."""
@@ -173,7 +173,7 @@ def compile_replay(
     *,
     seed: int = 0,
     groups: ReplayGroups | None = None,
-    rewrite: Callable[[ProgramTrace, list[TraceNode]], tuple[list[TraceNode], list[LeftOut]]] | None = None,
+    rewrite: Callable[[ProgramTrace, list[TraceNode]], tuple[list[TraceNode], list[OmittedCall]]] | None = None,
 ) -> Replay:
     """Compile a part of a trace for a device. Calls that cannot be replayed are left out, each with a reason.
     `rewrite` changes sizes."""
@@ -249,7 +249,7 @@ class _Builder:
         torch.manual_seed(seed)
         self.free = _free_bytes(device)
         self.steps: list[ReplayStep] = []
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[OmittedCall] = []
         self.notes: dict[str, int] = {}
         self.differences: list[str] = []
         self.compared = 0
@@ -264,7 +264,7 @@ class _Builder:
             try:
                 self._add(node)
             except Gap as gap:
-                self.left_out.append(LeftOut(node, str(gap)))
+                self.left_out.append(OmittedCall(node, str(gap)))
         self._spread_rules()
         tensors = self._make_all()
         self._try_steps(tensors)
@@ -568,7 +568,7 @@ class _Builder:
                 self._repair_indices(step, values, tensors)
                 line = self._line(step, last, number)
                 try:
-                    exec(line, {**self.names}, _Values(values))
+                    exec(line, {**self.names}, _LineVariables(values))
                     if step.handle and (handle := values.pop(f"w{number}", None)) is not None:
                         handle.wait()
                     if self.device.type != "cpu":
@@ -603,7 +603,7 @@ class _Builder:
     ) -> None:
         """Leave a call out. What it would have returned exists before the step then."""
         said = str(error).strip().splitlines()
-        self.left_out.append(LeftOut(step.node, f"{type(error).__name__}: {said[0][:200] if said else ''}"))
+        self.left_out.append(OmittedCall(step.node, f"{type(error).__name__}: {said[0][:200] if said else ''}"))
         for variable in step.results():
             storage = ReplayStorage(variable.ref, True, extent(variable.ref), limit=variable.storage.limit)
             storage.divides = variable.storage.divides
@@ -703,7 +703,7 @@ def _replaced(value: Expression, old: ReplayVariable, new: ReplayVariable) -> Ex
     return new if value is old else value
 
 
-class _Values(dict[str, Any]):
+class _LineVariables(dict[str, Any]):
     """Local variables of one line, which are written back to all of them."""
 
     def __init__(self, values: dict[str, Any]) -> None:

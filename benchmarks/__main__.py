@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks import (
     ab_real,
+    capture,
     catalogue,
     collectives,
     dashboard,
@@ -49,6 +50,7 @@ MODULES = (
     collectives,
     statistics,
     ab_real,
+    capture,
     dashboard,
 )
 BENCHMARKS = {module.__name__.rpartition(".")[2]: module.rows for module in MODULES}

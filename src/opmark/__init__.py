@@ -9,6 +9,7 @@ from opmark._moved import MovedModules
 
 if TYPE_CHECKING:
     from opmark.api.ab import ab
+    from opmark.api.capture import capture
     from opmark.api.check import check
     from opmark.api.compare import compare
     from opmark.api.history import history
@@ -33,6 +34,7 @@ _PUBLIC = {
     "UserError": "opmark.errors:UserError",
     "Workload": "opmark.schema:Workload",
     "ab": "opmark.api.ab:ab",
+    "capture": "opmark.api.capture:capture",
     "check": "opmark.api.check:check",
     "compare": "opmark.api.compare:compare",
     "history": "opmark.api.history:history",
@@ -110,6 +112,7 @@ __all__ = [
     "UserError",
     "Workload",
     "ab",
+    "capture",
     "check",
     "compare",
     "history",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
-from opmark.traces.calls import NotExpressible, pack_value, parse_schema, unpack_value, write_call
+from opmark.models.call_schema import parse_schema
+from opmark.traces.calls import NotExpressible, torch_call, write_call
 from opmark.traces.trace import OpaqueValue, TensorRef
 
 CONV = (
@@ -23,7 +22,7 @@ IMAGE, WEIGHT = TensorRef((2, 3, 8, 8), "float32"), TensorRef((4, 3, 3, 3), "flo
 def test_schemas_are_parsed_with_defaults_and_arguments_by_name() -> None:
     schema = parse_schema(EMPTY)
     assert schema is not None
-    assert schema.path == "torch.ops.aten.full.names"
+    assert schema.full_name == "full.names"
     assert [one.by_name for one in schema.arguments] == [False, False, True, True, True, True]
     assert schema.arguments[2].kind == "ScalarType?"
     nested = parse_schema("aten::f(Tensor(a!)[] self, (int, int) pair, str mode='a,b') -> ()")
@@ -62,12 +61,15 @@ def test_what_a_workload_cannot_write_is_named() -> None:
             write_call(schema, inputs)
 
 
-def test_values_survive_the_way_to_another_process() -> None:
-    values = [
-        TensorRef((2,), "int64", strides=(3,), low=0, high=4),
-        OpaqueValue("Device", "cpu"),
-        [1, None],
-        math.inf,
-        "x",
-    ]
-    assert [unpack_value(pack_value(value)) for value in values] == values
+def test_indices_stay_inside_and_recorded_ones_are_kept() -> None:
+    schema = "aten::index_select(Tensor self, int dim, Tensor index) -> Tensor"
+    table = TensorRef((10, 4), "float32")
+    for low, high, text in ((None, None, "3 int64"), (2, 5, "3 int64 2..6"), (2, 20, "3 int64")):
+        index = TensorRef((3,), "int64", low=low, high=high)
+        assert torch_call(schema, [table, 0, index]).args == ["10x4 float32", 0, text]
+    assert torch_call(schema, [TensorRef((5, 4), "float32"), 1, TensorRef((3,), "int64")]).args[2] == "3 int64 0..4"
+
+
+def test_schemas_that_cannot_be_read_are_named() -> None:
+    with pytest.raises(NotExpressible, match="schema"):
+        torch_call("what is this", [])

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.helpers.trace_files import FLIPPED, MATRIX, PRODUCT, call, io, node, written
 
+from opmark.models import calls
+from opmark.models.calls import release_recognition
 from opmark.schema import Entry, Imported
 from opmark.traces import workload
 from opmark.traces.reading import read_trace
 from opmark.traces.workload import workload_of_trace
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _end_process() -> Iterator[None]:
+    yield
+    release_recognition()
+
 
 TABLE, ROWS = [20, 21, 0, 40, 4, "cpu"], [22, 23, 0, 3, 8, "cpu"]
 
@@ -90,7 +100,7 @@ def test_views_are_left_out_and_what_cannot_be_expressed_is_named(imported: Impo
     assert any("1 call" in note and "views" in note for note in imported.notes)
     text = "\n".join(map(str, imported.problems))
     assert "node 16 (aten::operator_of_tomorrow): torch" in text
-    assert "has no operator aten::operator_of_tomorrow" in text
+    assert "has no operator torch.ops.aten.operator_of_tomorrow" in text
     assert "node 19 (triton_poi_fused_0)" in text
 
 
@@ -112,7 +122,8 @@ def test_a_profile_has_durations_and_overloads_are_found_by_the_arguments(tmp_pa
 
 
 def test_without_torch_operators_are_callables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workload, "find_spec", lambda name: None)
+    for module in (workload, calls):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
     found = workload_of_trace(read_trace(written(tmp_path, PRODUCT)))
     assert found.entries[0].op == "torch.ops.aten.mm.default"
     assert found.entries[0].args == ["2x4 float32", "4x2 float32 strides 1x4"]

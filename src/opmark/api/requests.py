@@ -245,6 +245,37 @@ _MODEL_SIZE = Option("small, typical, large: a preset of the model. [default: ty
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CaptureRequest(OptionSet):
+    """`opmark capture`"""
+
+    program: Annotated[
+        Names,
+        Option("A script and its arguments; FILE.py:FUNCTION, a function without arguments that makes one step; or a "
+               "model, as in model:resnet50.", argument="PROGRAM", form="texts"),
+    ] = field(default=(), kw_only=False)  # fmt: skip
+    output: Annotated[
+        PathLike | None,
+        Option("File of the execution trace; times go to NAME.kineto.json beside it. [default: PROGRAM.trace.json]",
+               ("-o", "--output"), form="path"),
+    ] = None  # fmt: skip
+    skip: Annotated[int, Option("Steps to leave alone first.", least=0, most=10**9, example="10")] = 2
+    warmup: Annotated[int, Option("Steps after these in which the profiler warms up.", least=0, most=1000)] = 1
+    steps: Annotated[int, Option("Steps to capture; one ends when the optimizer has stepped.", least=1, most=10**6)] = 2
+    module: Annotated[bool, Option("PROGRAM is the name of a module, as with python -m.", ("-m",))] = False
+    top: Annotated[
+        bool, Option("Print the operators by share of time, and how far they are from the roofline; ends the program.")
+    ] = False
+    stop: Annotated[bool, Option("End the program once the steps are captured.")] = False
+    values: Annotated[bool, Option("Keep values of tensors too: numbers read from them, and indices.")] = False
+    ranges: Annotated[bool, Option("Record the smallest and the largest value of integer tensors, for a replay.")] = (
+        True
+    )
+    kernels: Annotated[bool, Option("Keep the source of kernels that torch.compile made, in NAME_resources.")] = False
+    overwrite: Annotated[bool, Option("Replace files that exist.")] = False
+    db: Annotated[PathLike | None, _DB] = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ExtractRequest(OptionSet):
     """`opmark extract`"""
 

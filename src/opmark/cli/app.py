@@ -60,6 +60,12 @@ COMMANDS = {
         "bisect",
         "Which commit made it slower?\n\n`git bisect` with a measured verdict, in a worktree of its own.",
     ),
+    "capture": (
+        "capture",
+        "What does a PyTorch program compute? Captures its calls."
+        "\n\nRuns the program as python would, and writes an execution trace and times of some of its steps. "
+        "With --top: its operators by share of time, on one screen.",
+    ),
     "extract": (
         "extract",
         "Which operators does a model call, and how often?"
@@ -141,7 +147,9 @@ COMMANDS = {
 """By command: its module in this package, with a function or a group of commands of the same name, and its help."""
 
 PANELS = {
-    "Measure": ("run", "list", "describe", "coverage", "judge", "extract", "ledger", "replay", "evaluate"),
+    "Measure": (
+        "run", "list", "describe", "coverage", "judge", "capture", "replay", "extract", "ledger", "evaluate"
+    ),
     "Compare": ("compare", "ab", "check", "bisect", "rank", "history"),
     "Look at results, keep and share them": (
         "show", "runs", "report", "model", "serve", "query", "fit", "merge", "push", "prune"
@@ -197,7 +205,8 @@ class CommandGroup(TyperGroup):
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=cmd_name, help=text, epilog=examples)
             return with_completion(typer.main.get_group(app).commands[cmd_name])
-        app.command(cmd_name, cls=PanelCommand, help=text, epilog=examples)(found)
+        settings = getattr(found, "context_settings", None)
+        app.command(cmd_name, cls=PanelCommand, help=text, epilog=examples, context_settings=settings)(found)
         return with_completion(typer.main.get_command(app))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -42,6 +42,11 @@ EXAMPLES = {
         "opmark judge mykernels.py:softmax --like softmax -p shape=4096x4096",
         "opmark judge mykernels.py:softmax --like softmax --backend torch-cuda",
     ),
+    "capture": (
+        "opmark capture -o step.json train.py --epochs 1",
+        "opmark capture --top model.py:step",
+        "opmark capture --skip 10 --steps 1 --stop -m package.train",
+    ),
     "extract": (
         "opmark extract model:bert-base -p batch=1 -o ops.yaml",
         "opmark extract model:resnet50 --graph onnxruntime-cpu",

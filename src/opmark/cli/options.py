@@ -194,6 +194,7 @@ def reference_page() -> str:
         ("`bisect` alone", requests.BisectRequest),
         ("`check` alone", requests.CheckRequest),
         ("`judge`", requests.JudgeRequest),
+        ("`capture`", requests.CaptureRequest),
         ("`extract`", requests.ExtractRequest),
         ("`evaluate`, beside where it is kept", requests.EvaluateRequest),
         ("`replay`, beside how to measure and where it is kept", requests.ReplayRequest),

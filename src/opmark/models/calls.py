@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,7 +19,10 @@ from opmark.models.host import ChildQuestion, HostProcess, read_answer
 from opmark.schema import Entry
 
 CALLS = "calls"
+OVERLOADS = "overloads"
 """What a child process is asked for."""
+
+T = TypeVar("T")
 
 
 class TorchCall(msgspec.Struct, frozen=True):
@@ -42,6 +45,17 @@ class KnownCall(msgspec.Struct, frozen=True):
     params: dict[str, Any] = {}
     problem: str = ""
     """Why the call cannot be made here."""
+    no_data: bool = False
+    """Whether it only makes a view of a tensor, or a tensor without values."""
+
+
+class OverloadQuestion(msgspec.Struct, frozen=True):
+    """A call whose overload was not recorded."""
+
+    name: str
+    """`aten::add`."""
+    kinds: list[str]
+    """What each argument is: `Tensor`, `Tensor[]`, `int`, `int[]`, `float`, `bool`, `str`, `None`, or `` if unknown."""
 
 
 def recognise_calls(calls: Sequence[TorchCall], device: str = "cpu") -> list[KnownCall]:
@@ -62,10 +76,19 @@ def _kept(device: str) -> dict[bytes, KnownCall]:
     return {}
 
 
+def find_overloads(calls: list[OverloadQuestion]) -> list[str]:
+    """Return the schema of the overload that takes such arguments, for each call; empty if none does."""
+    return _ask_torch(OVERLOADS, list[str], calls=calls) if calls else []
+
+
 def _ask(calls: list[TorchCall], device: str) -> list[KnownCall]:
-    question = ChildQuestion(CALLS, CALLS, {}, {CALLS: calls, "device": device})
+    return _ask_torch(CALLS, list[KnownCall], calls=calls, device=device)
+
+
+def _ask_torch(what: str, kind: type[T], **options: Any) -> T:
+    question = ChildQuestion(what, what, {}, options)
     try:
-        found: list[KnownCall] = read_answer(_recogniser().ask(question), list[KnownCall])
+        found: T = read_answer(_recogniser().ask(question), kind)
     except Unsupported:
         _recogniser.cache_clear()  # it has ended; another question gets another process
         raise

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from opmark.errors import OpmarkError
-from opmark.models.calls import CALLS
+from opmark.models.calls import CALLS, OVERLOADS
 from opmark.models.host import SERVE, ChildAnswer, ChildQuestion, describe_error, pack, unpack_all
 from opmark.models.offline import no_network
 from opmark.models.source import ModelSource
@@ -42,14 +42,21 @@ def _answer(asked: str | bytes) -> bytes:
         if question.what == CALLS:
             from opmark.models.tracing import know_calls
 
-            return msgspec.json.encode(ChildAnswer(msgspec.Raw(msgspec.json.encode(know_calls(**question.options)))))
+            return _encode(know_calls(**question.options))
+        if question.what == OVERLOADS:
+            from opmark.models.overloads import know_overloads
+
+            return _encode(know_overloads(**question.options))
         source = source_of(question.name)
         assert source is not None
         with no_network():
-            found = msgspec.json.encode(_find(question.what, source, question.params, question.options))
-        return msgspec.json.encode(ChildAnswer(msgspec.Raw(found)))
+            return _encode(_find(question.what, source, question.params, question.options))
     except OpmarkError as error:
         return msgspec.json.encode(describe_error(error))
+
+
+def _encode(found: Any) -> bytes:
+    return msgspec.json.encode(ChildAnswer(msgspec.Raw(msgspec.json.encode(found))))
 
 
 def _find(what: str, source: ModelSource, params: Params, options: dict[str, Any]) -> Any:

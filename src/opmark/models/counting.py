@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count
 
 from opmark.models.execution import callable_of, converted, name_outputs, placed
 from opmark.models.facts import ModelFacts
@@ -19,8 +19,21 @@ from opmark.models.source import ModelSource
 from opmark.models.weights import no_initialisation
 from opmark.plugin import Params
 
-_ATTENTION = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-"""torch's counter knows the attention of GPUs only."""
+
+def _attention_flops(query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
+    """Count both products of attention; groups of queries may share keys and values."""
+    return int(2 * prod(query[:3]) * key[2] * (query[3] + value[3]))
+
+
+def _attention_backward_flops(grad: Any, query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None) -> int:
+    return int(sdpa_backward_flop_count(grad, query, key, value))
+
+
+FORMULAS = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention_flops,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward_flops,
+}
+"""Operations by call, from shapes: torch's counter knows the attention of GPUs only."""
 
 
 def count(source: ModelSource, params: Params) -> ModelFacts:
@@ -36,7 +49,7 @@ def count(source: ModelSource, params: Params) -> ModelFacts:
 
 def count_call(module: Any, given: Sequence[Any], params: Params) -> ModelFacts:
     """Return the facts of a call of a module with these tensors."""
-    with FlopCounterMode(display=False, custom_mapping={_ATTENTION: _attention_flops}) as counter:
+    with FlopCounterMode(display=False, custom_mapping=FORMULAS) as counter:
         outputs = callable_of(module, params)(*given)
     named = name_outputs(outputs)
     return ModelFacts(
@@ -56,8 +69,3 @@ def make_call(source: ModelSource, params: Params, device: str = "cpu") -> tuple
         module.fill_cache(params["batch"], params["seq"])
     specs = source.inputs(params).values()
     return module, [torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype), device=device) for spec in specs]
-
-
-def _attention_flops(query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    """Count both products of attention; groups of queries may share keys and values."""
-    return int(2 * prod(query[:3]) * key[2] * (query[3] + value[3]))

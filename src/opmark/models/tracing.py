@@ -324,7 +324,35 @@ def _known_call(call: TorchCall, device: str) -> KnownCall:
         return KnownCall(problem=f"torch {torch.__version__} has no operator {call_path(call.name)}")
     args, kwargs = _specs(call.args), {name: _specs(one) for name, one in call.kwargs.items()}
     op, params = _recognised(name, args, kwargs, device) or ("", {})
-    return KnownCall(name, op, params)
+    if op:
+        return KnownCall(name, op, params)
+    recorder = CallRecorder()
+    base, _, overload = name.partition(".")
+    space, _, own = base.rpartition("::")
+    func = getattr(getattr(getattr(torch.ops, space or "aten"), own), overload)
+    try:
+        with _no_data(), torch.no_grad():
+            given, by_name = _fake(args, device), {key: _fake(one, device) for key, one in kwargs.items()}
+            with recorder:
+                func(*given, **by_name)
+    except Exception:  # noqa: BLE001 - an operator may want to see data; nothing more is known of it then
+        return KnownCall(name, no_data=_is_view(func) or own in _NO_DATA)
+    if sum(recorder.counts.values()) == 1 and not recorder.problems:  # as `linear`, which calls `addmm` alone
+        op, params = _recognised(*next(iter(recorder.found.values())), device) or ("", {})
+    return KnownCall(name, op, params, no_data=not (recorder.found or recorder.problems))
+
+
+def _fake(value: Any, device: str) -> Any:
+    """Return an argument with tensors that have no data."""
+    if isinstance(value, TensorSpec):
+        if not value.strides:
+            return _empty(value, device)
+        return torch.empty_strided(value.shape, value.strides, dtype=getattr(torch, value.dtype), device=device)
+    if isinstance(value, list):
+        return [_fake(one, device) for one in value]
+    if isinstance(value, dict) and set(value) == {"dtype"}:
+        return getattr(torch, value["dtype"])
+    return float(value["float"]) if isinstance(value, dict) and set(value) == {"float"} else value
 
 
 @cache

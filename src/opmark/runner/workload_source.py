@@ -87,7 +87,8 @@ def read_source(
     if found.problems and (strict or not (found.cases or found.chips)):
         raise _refusal(found)
     if found.foreign and not (found.cases or found.chips):
-        raise InvalidFile(f"{found.where}: expands to no case", "a list in it is empty where values are expected")
+        why = found.notes[0] if found.notes else "a list in it is empty where values are expected"
+        raise InvalidFile(f"{found.where}: expands to no case", why)
     return found
 
 

@@ -1,22 +1,22 @@
 """Calls of operators as workloads write them: the recorded arguments, by the schema of the operator.
 
-No framework is imported here; a child process that has torch checks what is written (`opmark.traces.resolution`).
+No framework is imported here; a child process that has torch checks what is written (`opmark.models.calls`).
 """
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from opmark.models.call_schema import CallSchema, SchemaArgument, parse_schema
+from opmark.models.calls import TorchCall
+from opmark.models.index_bounds import Place, ValueBounds, value_bounds
 from opmark.schema import TensorSpec
+from opmark.schema.arguments import canonical
 from opmark.schema.tensor import DTYPES
 from opmark.traces.chrome import parse_concrete
 from opmark.traces.trace import OpaqueValue, TensorRef, Value
 
-_SCHEMA = re.compile(r"([\w.]+)::(\w+)(?:\.(\w+))?\((.*)\)\s*->.*", re.DOTALL)
 _SCALAR_TYPES = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32", 7: "float64", 8: "complex32",
     9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn",
@@ -31,61 +31,10 @@ class NotExpressible(Exception):
     """An argument that a workload has no words for."""
 
 
-class SchemaArgument(NamedTuple):
-    name: str
-    kind: str
-    """`Tensor`, `SymInt[2]`, `ScalarType?`."""
-    default: str | None
-    by_name: bool
-    """Whether it is only given by name."""
-
-
-class CallSchema(NamedTuple):
-    space: str
-    name: str
-    overload: str
-    arguments: tuple[SchemaArgument, ...]
-
-    @property
-    def path(self) -> str:
-        return f"torch.ops.{self.space}.{self.name}.{self.overload or 'default'}"
-
-
 class WrittenCall(NamedTuple):
     args: list[Any]
     """Tensors are TensorSpecs, element types `{dtype: float32}`, the rest is plain data."""
     kwargs: dict[str, Any]
-
-
-@lru_cache(maxsize=8192)
-def parse_schema(text: str) -> CallSchema | None:
-    """Parse the schema of an operator as torch writes it; None if it is none."""
-    found = _SCHEMA.fullmatch(text.strip())
-    if found is None:
-        return None
-    arguments, by_name = [], False
-    for part in _split_arguments(found[4]):
-        if part == "*":
-            by_name = True
-            continue
-        declared, has_default, default = part.partition("=")
-        kind, _, name = declared.strip().rpartition(" ")
-        arguments.append(SchemaArgument(name, kind, default.strip() if has_default else None, by_name))
-    return CallSchema(found[1], found[2], found[3] or "", tuple(arguments))
-
-
-def _split_arguments(text: str) -> Iterator[str]:
-    depth, start = 0, 0
-    for place, letter in enumerate(text):
-        if letter in "([":
-            depth += 1
-        elif letter in ")]":
-            depth -= 1
-        elif letter == "," and depth == 0:
-            yield text[start:place].strip()
-            start = place + 1
-    if text[start:].strip():
-        yield text[start:].strip()
 
 
 def write_call(schema: CallSchema, inputs: Sequence[Value]) -> WrittenCall:
@@ -109,6 +58,41 @@ def write_call(schema: CallSchema, inputs: Sequence[Value]) -> WrittenCall:
     while args and _is_default(args[-1][0], args[-1][1].default):
         args.pop()
     return WrittenCall([written for written, _ in args], kwargs)
+
+
+def torch_call(schema: str, inputs: Sequence[Value]) -> TorchCall:
+    """Return a recorded call as a workload writes it, with indices that point inside of the tensors that they are for.
+
+    NotExpressible if an argument cannot be written.
+    """
+    parsed = parse_schema(schema)
+    if parsed is None:
+        raise NotExpressible(f"its schema cannot be read: {schema}")
+    written = write_call(parsed, inputs)
+    bounds = value_bounds(parsed.name, written.args, _shape, lambda one: one.dtype in ("bool", "uint8"))
+    args = [_node(one, bounds, (place,)) for place, one in enumerate(written.args)]
+    return TorchCall(parsed.full_name, args, {name: _node(one, {}, ()) for name, one in written.kwargs.items()})
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    return value.shape if isinstance(value, TensorSpec) else None
+
+
+def _node(value: Any, bounds: dict[Place, ValueBounds], place: Place) -> Any:
+    """Return an argument as a workload writes it."""
+    if isinstance(value, list):
+        return [_node(one, bounds, (*place, number)) for number, one in enumerate(value)]
+    if not isinstance(value, TensorSpec):
+        return canonical(value)
+    spec = {"shape": list(value.shape), "dtype": value.dtype, "low": value.low, "high": value.high}
+    found = bounds.get(place)
+    if found is not None and DTYPES[value.dtype].kind == ("float" if found.floats else "int"):
+        recorded = not found.values and found.low <= value.low and value.high <= found.high and value.low != value.high
+        if not recorded or (value.low, value.high) == _USUAL["int"]:
+            spec |= {"low": found.low, "high": found.high}
+        if found.values:
+            return canonical({**spec, "values": found.values})
+    return canonical({**spec, "strides": list(value.strides)} if value.strides else spec)
 
 
 def _write(value: Value, argument: SchemaArgument) -> Any:
@@ -167,36 +151,3 @@ def _is_default(value: Any, default: str | None) -> bool:
     if isinstance(value, list) and not isinstance(usual, list):
         return bool(value) and all(one == usual and type(one) is type(usual) for one in value)
     return bool(value == usual) and isinstance(value, bool) == isinstance(usual, bool)
-
-
-# Recorded values as plain JSON, for the process that has torch.
-
-
-def pack_value(value: Value) -> Any:
-    """Return a recorded value as JSON can hold it."""
-    if isinstance(value, TensorRef):
-        strides = None if value.strides is None else list(value.strides)
-        return {"tensor": [list(value.shape), value.dtype, strides, value.low, value.high]}
-    if isinstance(value, OpaqueValue):
-        return {"opaque": [value.kind, value.text]}
-    if isinstance(value, list):
-        return [pack_value(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": str(value)}
-    return value
-
-
-def unpack_value(packed: Any) -> Value:
-    """Return the recorded value that was packed."""
-    if isinstance(packed, list):
-        return [unpack_value(one) for one in packed]
-    if not isinstance(packed, dict):
-        return packed
-    if "float" in packed:
-        return float(packed["float"])
-    if "opaque" in packed:
-        return OpaqueValue(*packed["opaque"])
-    shape, dtype, strides, low, high = packed["tensor"]
-    return TensorRef(
-        tuple(shape), dtype, strides=None if strides is None else tuple(strides), low=low, high=high
-    )  # fmt: skip

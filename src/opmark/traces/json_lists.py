@@ -22,7 +22,7 @@ from opmark.errors import InvalidFile
 from opmark.schema import ImportProblem
 
 T = TypeVar("T")
-_GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
 _LENIENT = json.JSONDecoder(strict=False)
 """Takes NaN, Infinity and control characters in texts, which JSON forbids."""
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
@@ -71,7 +71,7 @@ def read_content(path: Path) -> Any:
     """Return the bytes of a file, decompressed if it is compressed. A file that is not is mapped, not copied."""
     try:
         with path.open("rb") as file:
-            if file.read(2) == _GZIP:
+            if file.read(2) == GZIP:
                 file.seek(0)
                 with gzip.open(file) as plain:
                     return plain.read()
@@ -82,6 +82,14 @@ def read_content(path: Path) -> Any:
         raise InvalidFile(f"{path}: the compressed data ends too early or is damaged: {error}", _AGAIN) from None
     except OSError as error:
         raise InvalidFile(f"{path}: cannot be read: {error.strerror}", "check the path") from None
+
+
+def decompress_head(head: bytes) -> bytes:
+    """Return the beginning of a compressed file, as far as its first bytes tell it."""
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head)
+    except zlib.error:
+        return b""
 
 
 def read_list(path: Path, content: Any, key: str, kind: type[T]) -> JsonList[T]:

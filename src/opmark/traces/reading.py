@@ -9,7 +9,7 @@ from opmark.errors import InvalidFile
 from opmark.schema.codec import gc_disabled
 from opmark.traces.chrome import check_shapes, merge_times, read_chrome_trace
 from opmark.traces.execution_trace import read_execution_trace
-from opmark.traces.json_lists import read_content
+from opmark.traces.json_lists import GZIP, decompress_head, read_content
 from opmark.traces.trace import ProgramTrace
 
 _RANK = re.compile(r"(?:^|[-_.])rank[-_.]?(\d+)(?=[-_.])")
@@ -18,6 +18,9 @@ _KINETO = ".kineto"
 _LOOKED_AT = 2**20
 """Bytes at the beginning of a file among which the name of its list stands."""
 _LISTS = re.compile(rb'"(nodes|traceEvents)"\s*:\s*\[|\A(?:\xef\xbb\xbf)?\s*(\[)')
+_EXECUTION = re.compile(rb'"schema"\s*:\s*"|"ctrl_deps"|"op_schema"')
+_EVENT = re.compile(rb'\[\s*\{[^{}]*"ph"\s*:')
+_KINETO_HEAD = re.compile(rb'\{\s*"(schemaVersion|deviceProperties|distributedInfo|displayTimeUnit|record_shapes)"')
 _KNOWN = "execution traces of PyTorch and Chrome traces of its profiler are read, .gz too"
 
 
@@ -34,6 +37,30 @@ def read_trace(path: str | Path) -> ProgramTrace:
     if trace.rank is None and (found := _RANK.search(path.name)):
         trace.rank = int(found[1])
     return trace
+
+
+def trace_format(path: Path, head: bytes) -> str:
+    """Return what a file is, by its first bytes: `execution-trace`, `chrome-trace`; empty if it is no trace."""
+    if head.startswith(GZIP):
+        head = decompress_head(head)
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    found = _LISTS.search(head)
+    if not text.startswith((b"{", b"[")):
+        return ""
+    if found is not None and found[1] == b"nodes":
+        return "execution-trace" if _EXECUTION.search(head) else ""
+    if found is not None and found[1] == b"traceEvents":
+        return "chrome-trace"
+    if text.startswith(b"["):
+        return "chrome-trace" if _EVENT.match(text) else ""
+    return "chrome-trace" if _KINETO_HEAD.match(text) else ""
+
+
+def times_of(path: Path) -> Path | None:
+    """Return the execution trace that a profiler's file beside it has the times of; None if there is none."""
+    stem = path.name.removesuffix(".gz").removesuffix(".json")
+    beside = (path.with_name(f"{stem.removesuffix(_KINETO)}{ending}") for ending in _ENDINGS)
+    return next((file for file in beside if file.is_file()), None) if stem.endswith(_KINETO) else None
 
 
 def _read_file(path: Path) -> ProgramTrace:

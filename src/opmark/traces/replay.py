@@ -131,12 +131,18 @@ class Replay:
     def report(self, timed: bool = False) -> ReplayReport:
         """Return what is replayed and what is not; with `timed`, run the calls one by one and add their times."""
         times = self._time_calls() if timed else [(0.0, 0.0)] * len(self.steps)
+        notes = list(self.notes)
+        if timed and (lost := sum(_is_not_finite(one) for one in self.reads)):
+            notes.append(
+                f"values of {lost} tensors that exist before the step are not finite any more: calls whose time depends "
+                "on values may take another time than recorded"
+            )
         calls = [
             ReplayedCall(step.node.name, _recorded_time(step.node), step.node.start, start, seconds, step.node.thread)
             for step, (start, seconds) in zip(self.steps, times, strict=True)
         ]
         return make_report(
-            self.trace, calls, self.left_out, self.notes, self.differences, self.compared, self.made_bytes, timed
+            self.trace, calls, self.left_out, notes, self.differences, self.compared, self.made_bytes, timed
         )
 
     def _time_calls(self) -> list[tuple[float, float]]:
@@ -159,6 +165,10 @@ class Replay:
                 found.append((began, max(0.0, time.perf_counter() - began - overhead)))
             exec("\n".join(self.finish) or "pass", values)
         return found
+
+
+def _is_not_finite(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.dtype.itemsize > 1 and not bool(torch.isfinite(tensor).all())
 
 
 def _recorded_time(node: TraceNode) -> float | None:
@@ -542,15 +552,34 @@ class _Builder:
         """Make the tensors that exist before the step. Those of calls that were left out are not needed."""
         used = {variable.storage for step in self.steps for variable in step.variables()}
         wanted = [storage for storage in self._made if storage in used]
-        total = sum(storage.nbytes for storage in wanted)
+        before = sum(storage.nbytes for storage in wanted)
+        total = before + self._most_temporary()
         if total > self.free:
             raise OutOfMemory(
-                f"the tensors that exist before the step need {count_bytes(total)}, {count_bytes(self.free)} are free"
+                f"the step needs {count_bytes(total)}, of which {count_bytes(before)} exist before it; "
+                f"{count_bytes(self.free)} are free"
             )
         found: dict[str, torch.Tensor] = {}
         for storage in wanted:
             found |= self._make(storage)
         return found
+
+    def _most_temporary(self) -> int:
+        """Return the most bytes that results of the calls take at once."""
+        ends: dict[ReplayStorage, int] = {}
+        for number, step in enumerate(self.steps):
+            ends |= dict.fromkeys((one.storage for one in (*step.variables(), *step.results())), number)
+        live: set[ReplayStorage] = set()
+        now = most = 0
+        for number, step in enumerate(self.steps):
+            fresh = {one.storage for one in step.results() if not one.storage.made} - live
+            live |= fresh
+            now += sum(storage.nbytes for storage in fresh)
+            most = max(most, now)
+            gone = {storage for storage in live if ends[storage] <= number}
+            live -= gone
+            now -= sum(storage.nbytes for storage in gone)
+        return most
 
     def _make(self, storage: ReplayStorage) -> dict[str, torch.Tensor]:
         device = self._place(storage.first.device)
@@ -807,37 +836,57 @@ def _takes(schema: Any, inputs: list[Value]) -> bool:
     return True
 
 
-_CONVOLUTIONS = frozenset({"cudnn_convolution", "miopen_convolution"})
-_FLASH = {
-    "_scaled_dot_product_flash_attention": (0, 1, 2, 3, 4),
-    "_scaled_dot_product_cudnn_attention": (0, 1, 2, 5, 6),
-    "_scaled_dot_product_efficient_attention": (0, 1, 2, 5, 6),
+@dataclass(frozen=True)
+class _Substitute:
+    """An operator of the host that computes what an operator of a device does."""
+
+    name: str
+    arguments: tuple[Any, ...]
+    """Places of the arguments among the recorded ones; anything that is no number stands for itself."""
+
+
+_HOST_OPERATORS = {
+    "pin_memory": _Substitute("aten::alias", (0,)),
+    "cudnn_convolution": _Substitute("aten::convolution", (0, 1, None, 3, 2, 4, False, [0, 0], 5)),
+    "miopen_convolution": _Substitute("aten::convolution", (0, 1, 2, 4, 3, 5, False, [0, 0], 6)),
+    "cudnn_batch_norm": _Substitute("aten::native_batch_norm", (0, 1, 2, 3, 4, 5, 6, 7)),
+    "miopen_batch_norm": _Substitute("aten::native_batch_norm", (0, 1, 2, 3, 4, 5, 6, 7)),
+    "cudnn_batch_norm_backward": _Substitute(
+        "aten::native_batch_norm_backward", (1, 0, 2, 3, 4, 5, 6, True, 7, [True, True, True])
+    ),
+    "miopen_batch_norm_backward": _Substitute(
+        "aten::native_batch_norm_backward", (1, 0, 2, 3, 4, 5, 6, True, 7, [True, True, True])
+    ),
+    "_scaled_dot_product_flash_attention": _Substitute(
+        "aten::_scaled_dot_product_flash_attention_for_cpu", (0, 1, 2, "0", 4)
+    ),
+    "_scaled_dot_product_efficient_attention": _Substitute(
+        "aten::_scaled_dot_product_flash_attention_for_cpu", (0, 1, 2, "0", 6)
+    ),
+    "_scaled_dot_product_flash_attention_backward": _Substitute(
+        "aten::_scaled_dot_product_flash_attention_for_cpu_backward", (0, 1, 2, 3, 4, 5, "0", 11)
+    ),
+    "_scaled_dot_product_efficient_attention_backward": _Substitute(
+        "aten::_scaled_dot_product_flash_attention_for_cpu_backward", (0, 1, 2, 3, 5, 6, "0", 11)
+    ),
 }
-"""Attention on a device: the places of query, key, value, dropout and whether it is causal."""
+"""Operators that only devices have. Attention of the host has no dropout: it is 0 there."""
 
 
 def _substitute(name: str, given: list[Value], device: torch.device) -> tuple[Any, Any, list[Value]] | None:
     """Return (operator, schema, arguments) that compute the same where the device has no such operator."""
-    if name == "pin_memory" and device.type == "cpu":
-        return (*_overload("aten::alias", ""), given[:1])
-    if name in _CONVOLUTIONS and device.type == "cpu" and len(given) >= 6:
-        with_bias = name == "miopen_convolution"
-        data, weight = given[0], given[1]
-        padding, stride, dilation, groups = given[3:7] if with_bias else given[2:6]
-        bias = given[2] if with_bias else None
-        return (
-            *_overload("aten::convolution", ""),
-            [data, weight, bias, stride, padding, dilation, False, [0] * len(padding), groups],
-        )
-    if name == "_fused_dropout" and len(given) >= 2:
-        return (*_overload("aten::native_dropout", ""), [given[0], 1.0 - float(given[1]), True])
-    if name in _FLASH and device.type == "cpu":
-        query, key, value, dropout, causal = (given[i] if i < len(given) else 0.0 for i in _FLASH[name])
-        return (
-            *_overload("aten::_scaled_dot_product_flash_attention_for_cpu", ""),
-            [query, key, value, 0.0 if dropout is None else 0.0 * float(dropout), bool(causal)],
-        )
-    return None
+    found = _HOST_OPERATORS.get(name)
+    if found is None or device.type != "cpu":
+        return None
+    arguments: list[Value] = []
+    for one in found.arguments:
+        if type(one) is int:
+            if one >= len(given):
+                raise Gap(f"recorded with {len(given)} arguments; its substitute needs more")
+            arguments.append(given[one])
+        else:
+            arguments.append(0.0 if one == "0" else one)
+    return (*_overload(found.name, ""), arguments)
 
 
 def _functional(name: str, exchange: Any, shapes: Sequence[tuple[tuple[int, ...], Any]]) -> Callable[[Any], Any]:

@@ -284,8 +284,9 @@ def test_the_backward_pass_of_a_gpu_has_substitutes_too() -> None:
         ref(i, *shape, device="cuda:0") for i, shape in ((1, (4, 3, 5, 5)), (2, (4, 3, 5, 5)), (3, (3,)))
     )
     norm = (
-        "aten::cudnn_batch_norm_backward(Tensor input, Tensor grad_output, Tensor weight, Tensor? running_mean, Tensor? "
-        "running_var, Tensor? save_mean, Tensor? save_var, float epsilon, Tensor reserveSpace) -> (Tensor, Tensor, Tensor)"
+        "aten::cudnn_batch_norm_backward(Tensor input, Tensor grad_output, Tensor weight, Tensor? running_mean, "
+        "Tensor? running_var, Tensor? save_mean, Tensor? save_var, float epsilon, Tensor reserveSpace) -> "
+        "(Tensor, Tensor, Tensor)"
     )
     outputs = [ref(11, 4, 3, 5, 5, device="cuda:0"), ref(12, 3, device="cuda:0"), ref(13, 3, device="cuda:0")]
     inputs = [data, grad, scale, None, None, ref(4, 3, device="cuda:0"), ref(5, 3, device="cuda:0"), 1e-5,
@@ -301,7 +302,7 @@ def test_a_step_that_does_not_fit_is_refused_before_it_is_tried(monkeypatch: pyt
     results = [ref(10 + i, 1000) for i in range(3)]
     add = call(ADD, [results[0], results[1], 1], [results[2]])
     nodes = [call(RELU, [ref(1, 1000)], [one]) for one in results[:2]]
-    with pytest.raises(OutOfMemory, match="of which 3.91 KiB exist before it"):
+    with pytest.raises(OutOfMemory, match="exist before it"):
         compile_replay(trace_of(*nodes, add))
     compile_replay(trace_of(nodes[0]))
 

@@ -53,6 +53,8 @@ _LAST_OFFSET = 7
 _MOST_ROUNDS = 8
 _MOST_DIFFERENCES = 20
 _TRITON = "triton"
+_ACCUMULATES = "AccumulateGrad"
+"""Part of the label of what stores the gradient of a parameter."""
 
 Expression = Any
 """A ReplayVariable, a constant, or a list of these."""
@@ -113,11 +115,14 @@ class Replay:
     compared: int = 0
 
     def __call__(self) -> tuple[()]:
-        self.function(*self.reads)
+        self._kept = []
+        self._kept = self.function(*self.reads)
         return ()
 
     def __post_init__(self) -> None:
         self.reads = list(self.tensors.values())
+        self._kept: list[torch.Tensor] = []
+        """Gradients of the last replay, which a program drops when its next step begins."""
 
     @property
     def made_bytes(self) -> int:
@@ -134,8 +139,8 @@ class Replay:
         notes = list(self.notes)
         if timed and (lost := sum(_is_not_finite(one) for one in self.reads)):
             notes.append(
-                f"values of {lost} tensors that exist before the step are not finite any more: calls whose time depends "
-                "on values may take another time than recorded"
+                f"values of {lost} tensors that exist before the step are not finite any more: calls whose time "
+                "depends on values may take another time than recorded"
             )
         calls = [
             ReplayedCall(step.node.name, _recorded_time(step.node), step.node.start, start, seconds, step.node.thread)
@@ -278,10 +283,11 @@ class _Builder:
         self._spread_rules()
         tensors = self._make_all()
         self._try_steps(tensors)
-        lines, finish = self._write_lines()
+        kept = self._gradients()
+        lines, finish = self._write_lines(kept)
         names = list(tensors)
         source = [f"def replay({', '.join(names)}):"] + [f"    {line}" for step in lines for line in step]
-        source += [f"    {line}" for line in finish] + ["    return ()"]
+        source += [f"    {line}" for line in finish] + [f"    return [{', '.join(kept)}]"]
         values = dict(self.names)
         exec(compile("\n".join(source), "<replay>", "exec"), values)
         return Replay(
@@ -692,9 +698,18 @@ class _Builder:
             self.names[known] = function
         return known
 
-    def _write_lines(self) -> tuple[list[list[str]], list[str]]:
-        """Return the lines of every step, and those at the end."""
-        last = self._last_uses()
+    def _gradients(self) -> list[str]:
+        """Return the variables that hold gradients of parameters: they outlive the step, until the next one begins."""
+        return [
+            result.name
+            for step in self.steps
+            if any(_ACCUMULATES in one.name for one in self.trace.ancestors(step.node))
+            for result in step.results()
+        ]
+
+    def _write_lines(self, kept: list[str]) -> tuple[list[list[str]], list[str]]:
+        """Return the lines of every step, and those at the end. Variables that are kept are not deleted."""
+        last = self._last_uses() | dict.fromkeys(kept, len(self.steps))
         streams = _StreamPlan(self.steps, self.device, self.names)
         pending: dict[ReplayStorage, str] = {}
         found: list[list[str]] = []

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.helpers.trace_files import MM, PRODUCT, ROOT, THREAD, trace_of
+from tests.helpers.trace_files import PRODUCT, node, written
 
-from opmark.plugin.registry import operator as find_operator
+from opmark.traces.family import trace_operator
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A trace with one product, in the folder that the command runs in."""
     monkeypatch.chdir(tmp_path)
-    Path("step.json").write_text(json.dumps(trace_of([ROOT, THREAD, MM])))
-    return "step.json"
+    return written(Path(), PRODUCT).name
 
 
 def test_a_replay_is_measured_and_explained(opmark: Command, step: str) -> None:
@@ -48,10 +47,10 @@ def test_mistakes_are_told_before_anything_starts(main: Command, step: str) -> N
 
 
 def test_a_trace_is_a_case_that_its_content_tells_apart(step: str) -> None:
-    first = find_operator(f"trace:{step}").complete({})
-    assert first == find_operator(f"trace:{step}").complete({})
-    Path(step).write_text(json.dumps(trace_of([ROOT, THREAD, PRODUCT])))
-    second = find_operator(f"trace:{step}").complete({})
+    first = trace_operator(step).complete({})
+    assert first == trace_operator(step).complete({})
+    written(Path(), PRODUCT, node(11, "a label", 2))
+    second = trace_operator(step).complete({})
     assert first["content"] != second["content"]
 
 

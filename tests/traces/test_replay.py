@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from opmark.errors import OutOfMemory
 from opmark.traces import replay as replaying
 from opmark.traces.reading import read_trace
 from opmark.traces.replay import Replay, compile_replay
@@ -248,7 +249,9 @@ def test_what_cannot_be_replayed_is_named_and_the_rest_runs(node: TraceNode, rea
 def test_a_call_that_fails_leaves_its_result_to_those_that_need_it() -> None:
     product = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
     replay = compile_replay(
-        trace_of(call(product, [ref(1, 2, 3), ref(2, 2, 3)], [ref(3, 2, 3)]), call(RELU, [ref(3, 2, 3)], [ref(4, 2, 3)]))
+        trace_of(
+            call(product, [ref(1, 2, 3), ref(2, 2, 3)], [ref(3, 2, 3)]), call(RELU, [ref(3, 2, 3)], [ref(4, 2, 3)])
+        )
     )
     assert [step.node.name for step in replay.steps] == ["aten::relu"]
     replay()
@@ -274,6 +277,34 @@ def test_devices_and_operators_of_a_gpu_run_on_the_host() -> None:
     assert not replay.left_out
     assert not replay.differences
     assert replay.notes == ["aten::cudnn_convolution is replayed as aten::convolution"]
+
+
+def test_the_backward_pass_of_a_gpu_has_substitutes_too() -> None:
+    data, grad, scale = (
+        ref(i, *shape, device="cuda:0") for i, shape in ((1, (4, 3, 5, 5)), (2, (4, 3, 5, 5)), (3, (3,)))
+    )
+    norm = (
+        "aten::cudnn_batch_norm_backward(Tensor input, Tensor grad_output, Tensor weight, Tensor? running_mean, "
+        "Tensor? running_var, Tensor? save_mean, Tensor? save_var, float epsilon, Tensor reserveSpace) -> "
+        "(Tensor, Tensor, Tensor)"
+    )
+    outputs = [ref(11, 4, 3, 5, 5, device="cuda:0"), ref(12, 3, device="cuda:0"), ref(13, 3, device="cuda:0")]
+    inputs = [data, grad, scale, None, None, ref(4, 3, device="cuda:0"), ref(5, 3, device="cuda:0"), 1e-5,
+              ref(6, 64, dtype="uint8", device="cuda:0")]  # fmt: skip
+    replay = compile_replay(trace_of(call(norm, inputs, outputs)))
+    assert not replay.left_out
+    assert not replay.differences
+    assert replay.compared == 3
+
+
+def test_a_step_that_does_not_fit_is_refused_before_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaying, "_free_bytes", lambda device: 10_000)
+    results = [ref(10 + i, 1000) for i in range(3)]
+    add = call(ADD, [results[0], results[1], 1], [results[2]])
+    nodes = [call(RELU, [ref(1, 1000)], [one]) for one in results[:2]]
+    with pytest.raises(OutOfMemory, match="exist before it"):
+        compile_replay(trace_of(*nodes, add))
+    compile_replay(trace_of(nodes[0]))
 
 
 def test_calls_without_identities_and_schemas_are_replayed_by_their_arguments() -> None:

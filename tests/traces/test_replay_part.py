@@ -8,7 +8,7 @@ import pytest
 
 from opmark.errors import UserError
 from opmark.schema.replay import ReplayedCall
-from opmark.traces.replay_part import LeftOut, ReplayPart, choose_calls
+from opmark.traces.replay_part import OmittedCall, ReplayPart, choose_calls
 from opmark.traces.replay_report import chrome_trace, make_report
 from opmark.traces.trace import ProgramTrace, TraceNode
 
@@ -96,8 +96,8 @@ def test_a_report_counts_gaps_apart_from_what_was_not_asked_for() -> None:
     trace = program()
     calls = [ReplayedCall("aten::mm", 3.0, 10.0, 100.0, 2.0), ReplayedCall("aten::mm", 1.0, 13.0, 102.0, 2.0)]
     left_out = [
-        LeftOut(TraceNode(1, "aten::relu", "operator", duration=1.0), "no kernel"),
-        LeftOut(TraceNode(2, "aten::relu", "operator", duration=9.0), "--skip x", chosen=True),
+        OmittedCall(TraceNode(1, "aten::relu", "operator", duration=1.0), "no kernel"),
+        OmittedCall(TraceNode(2, "aten::relu", "operator", duration=9.0), "--skip x", chosen=True),
     ]
     report = make_report(trace, calls, left_out, [], [], 2, 64, timed=True)
     assert report.headline == "2 of 3 calls, 80.0% of recorded time; 1 left out"

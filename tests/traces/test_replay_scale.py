@@ -12,6 +12,7 @@ from torch import nn
 
 from opmark.errors import UserError
 from opmark.traces.replay import Replay, compile_replay
+from opmark.traces.replay_part import parse_sizes
 from opmark.traces.replay_scale import SizeChange
 from opmark.traces.trace import ProgramTrace
 
@@ -50,7 +51,7 @@ def shapes(replay: Replay) -> list[Any]:
 
 def test_a_trace_with_another_batch_is_that_of_a_program_with_this_batch(tmp_path: Path) -> None:
     small, large = captured(7, tmp_path / "7.json"), captured(14, tmp_path / "14.json")
-    replay = compile_replay(small, rewrite=SizeChange.parse("7=14").rewrite)
+    replay = compile_replay(small, rewrite=SizeChange({7: 14}).rewrite)
     assert not replay.left_out
     assert not replay.differences
     assert shapes(replay) == shapes(compile_replay(large))
@@ -66,7 +67,7 @@ def test_a_call_without_sizes_is_a_gap_and_the_others_run() -> None:
         call(product, [ref(5, 4, 6), ref(6, 6, 2)], [ref(7, 4, 2)]),
         call(product, [ref(8, 3, 5), ref(9, 6, 2)], [ref(10, 3, 2)]),
     ]
-    replay = compile_replay(trace_of(*nodes), rewrite=SizeChange.parse("6=9").rewrite)
+    replay = compile_replay(trace_of(*nodes), rewrite=SizeChange({6: 9}).rewrite)
     (lost,) = replay.left_out
     assert lost.node.id == 4
     assert lost.reason.startswith("--scale: no sizes were found for it")
@@ -77,10 +78,10 @@ def test_a_call_without_sizes_is_a_gap_and_the_others_run() -> None:
 @pytest.mark.parametrize("text", ["6", "6=", "a=b", "6=0", "1=2", "6:12"])
 def test_what_is_no_pair_of_sizes_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="expected OLD=NEW"):
-        SizeChange.parse(text)
+        parse_sizes(text)
 
 
 def test_a_size_that_no_tensor_has_is_refused() -> None:
     with pytest.raises(UserError, match="no tensor of the chosen part has a dimension of 99") as error:
-        compile_replay(trace_of(call(RELU, [ref(1, 6)], [ref(2, 6)])), rewrite=SizeChange.parse("99=2").rewrite)
+        compile_replay(trace_of(call(RELU, [ref(1, 6)], [ref(2, 6)])), rewrite=SizeChange({99: 2}).rewrite)
     assert error.value.hint == "some recorded sizes: 6"

@@ -20,7 +20,7 @@ from opmark.schema.record import MEASURED
 from opmark.schema.replay import ReplayReport
 from opmark.traces.family import find_files
 from opmark.traces.reading import read_trace
-from opmark.traces.replay_part import ReplayPart, choose_calls
+from opmark.traces.replay_part import ReplayPart, choose_calls, parse_sizes
 from opmark.traces.replay_question import look_at_replay
 from opmark.traces.replay_report import chrome_trace
 from opmark.units import count_noun
@@ -98,6 +98,7 @@ def _check(request: ReplayRequest, name: str) -> dict[str, Any]:
         "step": request.step, "subgraph": request.subgraph, "only": request.only,
         "skip": ",".join(split_names(request.skip)), "scale": ",".join(split_names(request.scale)),
     }  # fmt: skip
+    parse_sizes(params["scale"])
     chosen, _ = choose_calls(trace, ReplayPart(params["step"], params["subgraph"], params["only"], params["skip"]))
     request.say(f"{name}: {trace.format}, {count_noun(len(chosen), 'call')} to replay")
     if request.ranks is not None:

@@ -24,7 +24,7 @@ from opmark.errors import OutOfMemory
 from opmark.models.index_bounds import value_bounds
 from opmark.schema.replay import ReplayedCall, ReplayReport
 from opmark.traces.replay_collectives import OUTPUT_FIRST, ReplayGroups, make_exchange
-from opmark.traces.replay_part import LeftOut, ReplayPart, choose_calls, is_communication
+from opmark.traces.replay_part import OmittedCall, ReplayPart, choose_calls, is_communication
 from opmark.traces.replay_report import make_report
 from opmark.traces.replay_values import (
     Geometry,
@@ -53,6 +53,8 @@ _LAST_OFFSET = 7
 _MOST_ROUNDS = 8
 _MOST_DIFFERENCES = 20
 _TRITON = "triton"
+_ACCUMULATES = "AccumulateGrad"
+"""Part of the label of what stores the gradient of a parameter."""
 
 Expression = Any
 """A ReplayVariable, a constant, or a list of these."""
@@ -99,7 +101,7 @@ class Replay:
 
     trace: ProgramTrace
     steps: list[ReplayStep]
-    left_out: list[LeftOut]
+    left_out: list[OmittedCall]
     notes: list[str]
     differences: list[str]
     """Results whose shape or type is not the recorded one."""
@@ -113,11 +115,14 @@ class Replay:
     compared: int = 0
 
     def __call__(self) -> tuple[()]:
-        self.function(*self.reads)
+        self._kept = []
+        self._kept = self.function(*self.reads)
         return ()
 
     def __post_init__(self) -> None:
         self.reads = list(self.tensors.values())
+        self._kept: list[torch.Tensor] = []
+        """Gradients of the last replay, which a program drops when its next step begins."""
 
     @property
     def made_bytes(self) -> int:
@@ -131,12 +136,18 @@ class Replay:
     def report(self, timed: bool = False) -> ReplayReport:
         """Return what is replayed and what is not; with `timed`, run the calls one by one and add their times."""
         times = self._time_calls() if timed else [(0.0, 0.0)] * len(self.steps)
+        notes = list(self.notes)
+        if timed and (lost := sum(_is_not_finite(one) for one in self.reads)):
+            notes.append(
+                f"values of {lost} tensors that exist before the step are not finite any more: calls whose time "
+                "depends on values may take another time than recorded"
+            )
         calls = [
             ReplayedCall(step.node.name, _recorded_time(step.node), step.node.start, start, seconds, step.node.thread)
             for step, (start, seconds) in zip(self.steps, times, strict=True)
         ]
         return make_report(
-            self.trace, calls, self.left_out, self.notes, self.differences, self.compared, self.made_bytes, timed
+            self.trace, calls, self.left_out, notes, self.differences, self.compared, self.made_bytes, timed
         )
 
     def _time_calls(self) -> list[tuple[float, float]]:
@@ -161,6 +172,10 @@ class Replay:
         return found
 
 
+def _is_not_finite(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.dtype.itemsize > 1 and not bool(torch.isfinite(tensor).all())
+
+
 def _recorded_time(node: TraceNode) -> float | None:
     """Return the time of a call: of its kernels where it ran on a device, else on the host."""
     return node.device_time if node.device_time else node.duration
@@ -173,7 +188,7 @@ def compile_replay(
     *,
     seed: int = 0,
     groups: ReplayGroups | None = None,
-    rewrite: Callable[[ProgramTrace, list[TraceNode]], tuple[list[TraceNode], list[LeftOut]]] | None = None,
+    rewrite: Callable[[ProgramTrace, list[TraceNode]], tuple[list[TraceNode], list[OmittedCall]]] | None = None,
 ) -> Replay:
     """Compile a part of a trace for a device. Calls that cannot be replayed are left out, each with a reason.
     `rewrite` changes sizes."""
@@ -249,7 +264,7 @@ class _Builder:
         torch.manual_seed(seed)
         self.free = _free_bytes(device)
         self.steps: list[ReplayStep] = []
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[OmittedCall] = []
         self.notes: dict[str, int] = {}
         self.differences: list[str] = []
         self.compared = 0
@@ -264,14 +279,15 @@ class _Builder:
             try:
                 self._add(node)
             except Gap as gap:
-                self.left_out.append(LeftOut(node, str(gap)))
+                self.left_out.append(OmittedCall(node, str(gap)))
         self._spread_rules()
         tensors = self._make_all()
         self._try_steps(tensors)
-        lines, finish = self._write_lines()
+        kept = self._gradients()
+        lines, finish = self._write_lines(kept)
         names = list(tensors)
         source = [f"def replay({', '.join(names)}):"] + [f"    {line}" for step in lines for line in step]
-        source += [f"    {line}" for line in finish] + ["    return ()"]
+        source += [f"    {line}" for line in finish] + [f"    return [{', '.join(kept)}]"]
         values = dict(self.names)
         exec(compile("\n".join(source), "<replay>", "exec"), values)
         return Replay(
@@ -542,15 +558,34 @@ class _Builder:
         """Make the tensors that exist before the step. Those of calls that were left out are not needed."""
         used = {variable.storage for step in self.steps for variable in step.variables()}
         wanted = [storage for storage in self._made if storage in used]
-        total = sum(storage.nbytes for storage in wanted)
+        before = sum(storage.nbytes for storage in wanted)
+        total = before + self._most_temporary()
         if total > self.free:
             raise OutOfMemory(
-                f"the tensors that exist before the step need {count_bytes(total)}, {count_bytes(self.free)} are free"
+                f"the step needs {count_bytes(total)}, of which {count_bytes(before)} exist before it; "
+                f"{count_bytes(self.free)} are free"
             )
         found: dict[str, torch.Tensor] = {}
         for storage in wanted:
             found |= self._make(storage)
         return found
+
+    def _most_temporary(self) -> int:
+        """Return the most bytes that results of the calls take at once."""
+        ends: dict[ReplayStorage, int] = {}
+        for number, step in enumerate(self.steps):
+            ends |= dict.fromkeys((one.storage for one in (*step.variables(), *step.results())), number)
+        live: set[ReplayStorage] = set()
+        now = most = 0
+        for number, step in enumerate(self.steps):
+            fresh = {one.storage for one in step.results() if not one.storage.made} - live
+            live |= fresh
+            now += sum(storage.nbytes for storage in fresh)
+            most = max(most, now)
+            gone = {storage for storage in live if ends[storage] <= number}
+            live -= gone
+            now -= sum(storage.nbytes for storage in gone)
+        return most
 
     def _make(self, storage: ReplayStorage) -> dict[str, torch.Tensor]:
         device = self._place(storage.first.device)
@@ -568,7 +603,7 @@ class _Builder:
                 self._repair_indices(step, values, tensors)
                 line = self._line(step, last, number)
                 try:
-                    exec(line, {**self.names}, _Values(values))
+                    exec(line, {**self.names}, _LineVariables(values))
                     if step.handle and (handle := values.pop(f"w{number}", None)) is not None:
                         handle.wait()
                     if self.device.type != "cpu":
@@ -603,7 +638,7 @@ class _Builder:
     ) -> None:
         """Leave a call out. What it would have returned exists before the step then."""
         said = str(error).strip().splitlines()
-        self.left_out.append(LeftOut(step.node, f"{type(error).__name__}: {said[0][:200] if said else ''}"))
+        self.left_out.append(OmittedCall(step.node, f"{type(error).__name__}: {said[0][:200] if said else ''}"))
         for variable in step.results():
             storage = ReplayStorage(variable.ref, True, extent(variable.ref), limit=variable.storage.limit)
             storage.divides = variable.storage.divides
@@ -663,9 +698,18 @@ class _Builder:
             self.names[known] = function
         return known
 
-    def _write_lines(self) -> tuple[list[list[str]], list[str]]:
-        """Return the lines of every step, and those at the end."""
-        last = self._last_uses()
+    def _gradients(self) -> list[str]:
+        """Return the variables that hold gradients of parameters: they outlive the step, until the next one begins."""
+        return [
+            result.name
+            for step in self.steps
+            if any(_ACCUMULATES in one.name for one in self.trace.ancestors(step.node))
+            for result in step.results()
+        ]
+
+    def _write_lines(self, kept: list[str]) -> tuple[list[list[str]], list[str]]:
+        """Return the lines of every step, and those at the end. Variables that are kept are not deleted."""
+        last = self._last_uses() | dict.fromkeys(kept, len(self.steps))
         streams = _StreamPlan(self.steps, self.device, self.names)
         pending: dict[ReplayStorage, str] = {}
         found: list[list[str]] = []
@@ -703,7 +747,7 @@ def _replaced(value: Expression, old: ReplayVariable, new: ReplayVariable) -> Ex
     return new if value is old else value
 
 
-class _Values(dict[str, Any]):
+class _LineVariables(dict[str, Any]):
     """Local variables of one line, which are written back to all of them."""
 
     def __init__(self, values: dict[str, Any]) -> None:
@@ -807,37 +851,57 @@ def _takes(schema: Any, inputs: list[Value]) -> bool:
     return True
 
 
-_CONVOLUTIONS = frozenset({"cudnn_convolution", "miopen_convolution"})
-_FLASH = {
-    "_scaled_dot_product_flash_attention": (0, 1, 2, 3, 4),
-    "_scaled_dot_product_cudnn_attention": (0, 1, 2, 5, 6),
-    "_scaled_dot_product_efficient_attention": (0, 1, 2, 5, 6),
+@dataclass(frozen=True)
+class _Substitute:
+    """An operator of the host that computes what an operator of a device does."""
+
+    name: str
+    arguments: tuple[Any, ...]
+    """Places of the arguments among the recorded ones; anything that is no number stands for itself."""
+
+
+_HOST_OPERATORS = {
+    "pin_memory": _Substitute("aten::alias", (0,)),
+    "cudnn_convolution": _Substitute("aten::convolution", (0, 1, None, 3, 2, 4, False, [0, 0], 5)),
+    "miopen_convolution": _Substitute("aten::convolution", (0, 1, 2, 4, 3, 5, False, [0, 0], 6)),
+    "cudnn_batch_norm": _Substitute("aten::native_batch_norm", (0, 1, 2, 3, 4, 5, 6, 7)),
+    "miopen_batch_norm": _Substitute("aten::native_batch_norm", (0, 1, 2, 3, 4, 5, 6, 7)),
+    "cudnn_batch_norm_backward": _Substitute(
+        "aten::native_batch_norm_backward", (1, 0, 2, 3, 4, 5, 6, True, 7, [True, True, True])
+    ),
+    "miopen_batch_norm_backward": _Substitute(
+        "aten::native_batch_norm_backward", (1, 0, 2, 3, 4, 5, 6, True, 7, [True, True, True])
+    ),
+    "_scaled_dot_product_flash_attention": _Substitute(
+        "aten::_scaled_dot_product_flash_attention_for_cpu", (0, 1, 2, "0", 4)
+    ),
+    "_scaled_dot_product_efficient_attention": _Substitute(
+        "aten::_scaled_dot_product_flash_attention_for_cpu", (0, 1, 2, "0", 6)
+    ),
+    "_scaled_dot_product_flash_attention_backward": _Substitute(
+        "aten::_scaled_dot_product_flash_attention_for_cpu_backward", (0, 1, 2, 3, 4, 5, "0", 11)
+    ),
+    "_scaled_dot_product_efficient_attention_backward": _Substitute(
+        "aten::_scaled_dot_product_flash_attention_for_cpu_backward", (0, 1, 2, 3, 5, 6, "0", 11)
+    ),
 }
-"""Attention on a device: the places of query, key, value, dropout and whether it is causal."""
+"""Operators that only devices have. Attention of the host has no dropout: it is 0 there."""
 
 
 def _substitute(name: str, given: list[Value], device: torch.device) -> tuple[Any, Any, list[Value]] | None:
     """Return (operator, schema, arguments) that compute the same where the device has no such operator."""
-    if name == "pin_memory" and device.type == "cpu":
-        return (*_overload("aten::alias", ""), given[:1])
-    if name in _CONVOLUTIONS and device.type == "cpu" and len(given) >= 6:
-        with_bias = name == "miopen_convolution"
-        data, weight = given[0], given[1]
-        padding, stride, dilation, groups = given[3:7] if with_bias else given[2:6]
-        bias = given[2] if with_bias else None
-        return (
-            *_overload("aten::convolution", ""),
-            [data, weight, bias, stride, padding, dilation, False, [0] * len(padding), groups],
-        )
-    if name == "_fused_dropout" and len(given) >= 2:
-        return (*_overload("aten::native_dropout", ""), [given[0], 1.0 - float(given[1]), True])
-    if name in _FLASH and device.type == "cpu":
-        query, key, value, dropout, causal = (given[i] if i < len(given) else 0.0 for i in _FLASH[name])
-        return (
-            *_overload("aten::_scaled_dot_product_flash_attention_for_cpu", ""),
-            [query, key, value, 0.0 if dropout is None else 0.0 * float(dropout), bool(causal)],
-        )
-    return None
+    found = _HOST_OPERATORS.get(name)
+    if found is None or device.type != "cpu":
+        return None
+    arguments: list[Value] = []
+    for one in found.arguments:
+        if type(one) is int:
+            if one >= len(given):
+                raise Gap(f"recorded with {len(given)} arguments; its substitute needs more")
+            arguments.append(given[one])
+        else:
+            arguments.append(0.0 if one == "0" else one)
+    return (*_overload(found.name, ""), arguments)
 
 
 def _functional(name: str, exchange: Any, shapes: Sequence[tuple[tuple[int, ...], Any]]) -> Callable[[Any], Any]:

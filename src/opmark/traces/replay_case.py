@@ -13,7 +13,7 @@ from opmark.traces.family import TraceFiles
 from opmark.traces.reading import read_trace
 from opmark.traces.replay import Replay, compile_replay
 from opmark.traces.replay_collectives import ReplayGroups
-from opmark.traces.replay_part import ReplayPart
+from opmark.traces.replay_part import ReplayPart, parse_sizes
 from opmark.traces.replay_scale import SizeChange
 from opmark.traces.trace import ProgramTrace
 
@@ -32,7 +32,7 @@ def build_replay(files: TraceFiles, params: Params, rank: int = 0, world: int = 
     trace = _read(file, file.stat().st_mtime_ns)
     recorded = max(len(files.files), trace.world_size or 1, *(group.size or 1 for group in trace.groups.values()))
     part = ReplayPart(params["step"], params["subgraph"], params["only"], params["skip"])
-    change = SizeChange.parse(params["scale"])
+    change = SizeChange(parse_sizes(params["scale"]))
     return compile_replay(
         trace,
         part,

@@ -17,6 +17,7 @@ _STEP = re.compile(r"ProfilerStep#?(\d+)")
 _ENGINE_MARKS = ("gloo:", "nccl:", "ucc:", "mpi:", "xccl:")
 """Begin the names of what an engine of communication writes beside the call of the framework."""
 _MOST_NAMES = 12
+_SIZES = re.compile(r"(\d+)=(\d+)")
 
 
 class ReplayPart(Struct, frozen=True):
@@ -31,7 +32,21 @@ class ReplayPart(Struct, frozen=True):
     """Patterns of names that are left out, separated by commas."""
 
 
-class LeftOut(Struct, frozen=True):
+def parse_sizes(text: str) -> dict[int, int]:
+    """Return new sizes by recorded size for `32=64` or `32=64,128=256`; UserError for anything else."""
+    found = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        pair = _SIZES.fullmatch(part)
+        if pair is None or int(pair[1]) < 2 or int(pair[2]) < 1:
+            raise UserError(
+                f"--scale: expected OLD=NEW with a recorded size of at least 2, got `{part}`",
+                "as in --scale 32=64: every dimension of 32 becomes one of 64",
+            )
+        found[int(pair[1])] = int(pair[2])
+    return found
+
+
+class OmittedCall(Struct, frozen=True):
     """A call that is not replayed, and why."""
 
     node: TraceNode
@@ -44,14 +59,14 @@ def is_communication(node: TraceNode) -> bool:
     return node.kind == "collective" or node.name.startswith(("c10d::", "_c10d_functional::", "record_param_comms"))
 
 
-def choose_calls(trace: ProgramTrace, part: ReplayPart) -> tuple[list[TraceNode], list[LeftOut]]:
+def choose_calls(trace: ProgramTrace, part: ReplayPart) -> tuple[list[TraceNode], list[OmittedCall]]:
     """Return the calls of a part, and those of its step that the request leaves out."""
     within = _step_range(trace, part.step)
     place = {node.id: i for i, node in enumerate(trace.nodes)}
     calls = [
         node for node in trace.calls if place[node.id] in within and not node.name.startswith(_ENGINE_MARKS)
     ]  # fmt: skip
-    left_out: list[LeftOut] = []
+    left_out: list[OmittedCall] = []
     if part.subgraph:
         labels = _find_labels(trace, part.subgraph, [trace.nodes[i] for i in within])
         calls = [node for node in calls if any(one.id in labels for one in trace.ancestors(node))]
@@ -64,7 +79,7 @@ def choose_calls(trace: ProgramTrace, part: ReplayPart) -> tuple[list[TraceNode]
         elif pattern := next((one for one in patterns if fnmatchcase(node.name, one)), ""):
             reason = f"--skip {pattern}"
         if reason:
-            left_out.append(LeftOut(node, reason, chosen=True))
+            left_out.append(OmittedCall(node, reason, chosen=True))
         else:
             kept.append(node)
     if not kept:
@@ -87,8 +102,8 @@ def _step_range(trace: ProgramTrace, step: str) -> range:
     whole = range(len(trace.nodes))
     if step == "all" or (step == "last" and not marks):
         return whole
-    ends = [place for place, _ in marks[1:]] + [len(trace.nodes)]
-    ranges = {number: range(place, end) for (place, number), end in zip(marks, ends, strict=True)}
+    ends = [*(place for place, _ in marks[1:]), len(trace.nodes)]
+    ranges = {number: range(place, end) for (place, number), end in zip(marks, ends, strict=False)}
     if step != "last":
         if not step.isdecimal() or int(step) not in ranges:
             listed = ", ".join(map(str, ranges)) or "no steps"

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from opmark.schema.replay import OperatorTimes, ReplayedCall, ReplayGap, ReplayReport
-from opmark.traces.replay_part import LeftOut
+from opmark.traces.replay_part import OmittedCall
 from opmark.traces.trace import ProgramTrace
 
 
 def make_report(
     trace: ProgramTrace,
     calls: Sequence[ReplayedCall],
-    left_out: Sequence[LeftOut],
+    left_out: Sequence[OmittedCall],
     notes: list[str],
     differences: list[str],
     compared: int,
@@ -62,8 +62,8 @@ def _operator_times(name: str, calls: Sequence[ReplayedCall], timed: bool) -> Op
     return OperatorTimes(name, len(calls), recorded, replayed, ratio)
 
 
-def _by_reason(left_out: Sequence[LeftOut]) -> list[ReplayGap]:
-    grouped: dict[str, list[LeftOut]] = defaultdict(list)
+def _by_reason(left_out: Sequence[OmittedCall]) -> list[ReplayGap]:
+    grouped: dict[str, list[OmittedCall]] = defaultdict(list)
     for one in left_out:
         grouped[one.reason].append(one)
     found = []

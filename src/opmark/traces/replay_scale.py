@@ -6,7 +6,6 @@ the calls return for tensors without data. Sizes among the arguments of a call a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import combinations
 from math import prod
@@ -16,7 +15,7 @@ import torch
 from msgspec.structs import replace
 
 from opmark.errors import UserError
-from opmark.traces.replay_part import LeftOut
+from opmark.traces.replay_part import OmittedCall
 from opmark.traces.replay_values import dtype_of, geometry, strides_of
 from opmark.traces.trace import OpaqueValue, ProgramTrace, TensorRef, TraceNode, Value, tensors_of
 
@@ -25,7 +24,6 @@ _SIZES = frozenset({
 })  # fmt: skip
 """Names of arguments that are sizes of tensors."""
 _MOST_DIMS = 6
-_PAIR = re.compile(r"(\d+)=(\d+)")
 
 
 class SizeChange(NamedTuple):
@@ -33,21 +31,7 @@ class SizeChange(NamedTuple):
 
     sizes: dict[int, int]
 
-    @classmethod
-    def parse(cls, text: str) -> SizeChange:
-        """Parse `32=64` or `32=64,128=256`; UserError for anything else."""
-        found = {}
-        for part in filter(None, (one.strip() for one in text.split(","))):
-            pair = _PAIR.fullmatch(part)
-            if pair is None or int(pair[1]) < 2 or int(pair[2]) < 1:
-                raise UserError(
-                    f"--scale: expected OLD=NEW with recorded sizes of at least 2, got `{part}`",
-                    "as in --scale 32=64: every dimension of 32 becomes one of 64",
-                )
-            found[int(pair[1])] = int(pair[2])
-        return cls(found)
-
-    def rewrite(self, trace: ProgramTrace, calls: list[TraceNode]) -> tuple[list[TraceNode], list[LeftOut]]:
+    def rewrite(self, trace: ProgramTrace, calls: list[TraceNode]) -> tuple[list[TraceNode], list[OmittedCall]]:
         """Return the calls with changed sizes, and the calls for which no sizes were found."""
         present = {size for call in calls for ref in tensors_of(call.inputs) for size in ref.shape}
         for old in self.sizes:
@@ -68,7 +52,7 @@ class _Propagation:
         self.known: dict[Any, TensorRef] = {}
         """Tensors as they are now, by memory and recorded place in it."""
 
-    def run(self, calls: list[TraceNode]) -> tuple[list[TraceNode], list[LeftOut]]:
+    def run(self, calls: list[TraceNode]) -> tuple[list[TraceNode], list[OmittedCall]]:
         found, lost = [], []
         for node in calls:
             inputs = [self._input(value) for value in node.inputs]
@@ -80,7 +64,7 @@ class _Propagation:
             try:
                 arguments, outputs = self._call(node, inputs)
             except _NoSizes as error:
-                lost.append(LeftOut(node, f"--scale: no sizes were found for it: {error}"))
+                lost.append(OmittedCall(node, f"--scale: no sizes were found for it: {error}"))
                 self._keep(node.outputs, [self._scaled_value(value) for value in node.outputs])
                 continue
             self._keep(node.outputs, outputs)

@@ -67,7 +67,7 @@ def test_a_load_has_the_figures_of_the_report(tmp_path: Path) -> None:
     reader = Reader(path)
     try:
         for figure in ("load", ""):
-            charts = ask(reader, figures.FIGURES_ENDPOINT, {"run": "it"}, figure=figure).answer.charts
+            charts = ask(reader, figures.FIGURES_ENDPOINT, {"run": "load"}, figure=figure).answer.charts
             over_clients = [chart for chart in charts if "over clients" in chart.title]
             assert [chart.title for chart in over_clients] == [
                 "softmax: throughput over clients",

@@ -1,4 +1,4 @@
-"""The roofline of a run."""
+"""The figures and the roofline of a run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from rendered_pages import ask
 from showcase import showcase
 
+import opmark
 from opmark.dashboard.pages import figures
 from opmark.dashboard.reader import Reader
 from opmark.errors import UnknownName
@@ -56,3 +57,22 @@ def test_failures_only_is_a_page_that_says_so(reader: Reader) -> None:
 def test_an_unknown_run_is_said(reader: Reader) -> None:
     with pytest.raises(UnknownName, match="no run named `nothing`"):
         ask(reader, figures.ROOFLINE_ENDPOINT, {"run": "nothing"})
+
+
+def test_a_load_has_the_figures_of_the_report(tmp_path: Path) -> None:
+    path = tmp_path / "load.db"
+    opmark.run(
+        "softmax", size="small", backend="null", clients=[1, 2], requests=400, processes=1, db=path, label="load"
+    )
+    reader = Reader(path)
+    try:
+        for figure in ("load", ""):
+            charts = ask(reader, figures.FIGURES_ENDPOINT, {"run": "load"}, figure=figure).answer.charts
+            over_clients = [chart for chart in charts if "over clients" in chart.title]
+            assert [chart.title for chart in over_clients] == [
+                "softmax: throughput over clients",
+                "softmax: p99 over clients",
+            ]
+            assert [mark.x for mark in over_clients[0].series[0].marks] == [1, 2]
+    finally:
+        reader.close()

@@ -21,6 +21,7 @@ from opmark.schema.chart import Chart
 MANY = 1000
 """Number of rows above which one figure is shown by default: all at once would be a page of many megabytes."""
 ALL = "all"
+_LOAD = "load"
 
 
 class FiguresQuery(Filters, frozen=True, kw_only=True):
@@ -47,7 +48,10 @@ def view_figures(reader: Reader, query: FiguresQuery) -> FiguresPage:
     chosen = query.figure or (ALL if len(fitting) <= MANY else next(iter(FIGURES)))
     if chosen not in (ALL, *FIGURES):
         raise UnknownName("figure", chosen, [*FIGURES, ALL])
-    part = replace(run_view, rows=fitting)
+    shown = fitting
+    if chosen in (ALL, _LOAD):  # percentiles of requests are computed from their samples, which a view does not hold
+        shown = tuple(reader.row(run, row.key)[0] if row.load else row for row in fitting)
+    part = replace(run_view, rows=shown)
     charts = gallery(part) if chosen == ALL else FIGURES[chosen](part)
     return FiguresPage(run, charts, len(fitting), filter_options(run_view.rows), chosen, [*FIGURES, ALL])
 

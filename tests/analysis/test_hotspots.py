@@ -18,7 +18,7 @@ CAPTURED = CapturedSteps(
     2,
     0.2,
     [
-        CallGroup("aten::mm", "backward", "1000x1000, 1000x10 float32", "float32", 4, 0.1, 20 * 10**6, 4_040_000, 40_000),
+        CallGroup("aten::mm", "backward", "1000x1000, 1000x10 float32", "float32", 4, 0.1, 20 * 10**6, 4_040_000, 40),
         CallGroup("aten::relu", "", "1000x1000 float32", "float32", 2, 0.06, None, 4_000_000, 4_000_000),
         CallGroup("aten::view", "", "10x10 float32", "float32", 2, 0.01),
     ],

@@ -113,16 +113,16 @@ class Replay:
     lines: list[list[str]]
     finish: list[str]
     compared: int = 0
+    kept: list[torch.Tensor] = field(default_factory=list)
+    """Gradients of the last replay, which a program drops when its next step begins."""
 
     def __call__(self) -> tuple[()]:
-        self._kept = []
-        self._kept = self.function(*self.reads)
+        self.kept = []
+        self.kept = self.function(*self.reads)
         return ()
 
     def __post_init__(self) -> None:
         self.reads = list(self.tensors.values())
-        self._kept: list[torch.Tensor] = []
-        """Gradients of the last replay, which a program drops when its next step begins."""
 
     @property
     def made_bytes(self) -> int:

@@ -700,12 +700,13 @@ class _Builder:
 
     def _gradients(self) -> list[str]:
         """Return the variables that hold gradients of parameters: they outlive the step, until the next one begins."""
-        return [
-            result.name
+        found = [
+            one.name
             for step in self.steps
-            if any(_ACCUMULATES in one.name for one in self.trace.ancestors(step.node))
-            for result in step.results()
+            if any(_ACCUMULATES in label.name for label in self.trace.ancestors(step.node))
+            for one in (*step.variables(), *step.results())
         ]
+        return list(dict.fromkeys(found))
 
     def _write_lines(self, kept: list[str]) -> tuple[list[list[str]], list[str]]:
         """Return the lines of every step, and those at the end. Variables that are kept are not deleted."""

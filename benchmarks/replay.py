@@ -165,7 +165,7 @@ def measure(name: str, program: Program, replay: Replay) -> ReplayRow:
         walls.append(times[replay][1] / times[program.step][1])
         originals.append(times[program.step][0])
     before = _peak(program.step) + _bytes(program.lives())
-    after = _peak(replay) + replay.made_bytes
+    after = _peak(replay) + replay.made_bytes + _bytes(replay.kept)
     report = replay.report()
     gaps = "; ".join(f"{gap.calls} x {', '.join(gap.operators)}: {gap.reason}" for gap in report.gaps)
     return ReplayRow(

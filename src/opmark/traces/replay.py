@@ -113,16 +113,16 @@ class Replay:
     lines: list[list[str]]
     finish: list[str]
     compared: int = 0
+    kept: list[torch.Tensor] = field(default_factory=list)
+    """Gradients of the last replay, which a program drops when its next step begins."""
 
     def __call__(self) -> tuple[()]:
-        self._kept = []
-        self._kept = self.function(*self.reads)
+        self.kept = []
+        self.kept = self.function(*self.reads)
         return ()
 
     def __post_init__(self) -> None:
         self.reads = list(self.tensors.values())
-        self._kept: list[torch.Tensor] = []
-        """Gradients of the last replay, which a program drops when its next step begins."""
 
     @property
     def made_bytes(self) -> int:
@@ -700,12 +700,13 @@ class _Builder:
 
     def _gradients(self) -> list[str]:
         """Return the variables that hold gradients of parameters: they outlive the step, until the next one begins."""
-        return [
-            result.name
+        found = [
+            one.name
             for step in self.steps
-            if any(_ACCUMULATES in one.name for one in self.trace.ancestors(step.node))
-            for result in step.results()
+            if any(_ACCUMULATES in label.name for label in self.trace.ancestors(step.node))
+            for one in (*step.variables(), *step.results())
         ]
+        return list(dict.fromkeys(found))
 
     def _write_lines(self, kept: list[str]) -> tuple[list[list[str]], list[str]]:
         """Return the lines of every step, and those at the end. Variables that are kept are not deleted."""

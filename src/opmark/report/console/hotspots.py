@@ -34,7 +34,7 @@ def print_hotspots(profile: StepProfile, console: Console) -> None:
     between = profile.between * profile.seconds
     idle = "the device idle" if profile.on_device else "between the calls"
     lines.append([idle, "", "", "", seconds(between), percent(profile.between), *[""] * 5])
-    heads = _HEADS
+    heads: tuple[str, ...] = _HEADS
     if not profile.peaks:
         heads, lines = heads[:-2], [line[:-2] for line in lines]
     optional = (("gain",), ("one",), ("limit",), ("flops", "bytes"))

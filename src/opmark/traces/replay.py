@@ -703,7 +703,8 @@ class _Builder:
         found = [
             one.name
             for step in self.steps
-            if any(_ACCUMULATES in label.name for label in self.trace.ancestors(step.node))
+            if step.node.name == "aten::detach"
+            and any(_ACCUMULATES in label.name for label in self.trace.ancestors(step.node))
             for one in (*step.variables(), *step.results())
         ]
         return list(dict.fromkeys(found))

@@ -27,7 +27,7 @@ else
 FORGET_FAILURES := rm -rf .pytest_cache/v/opmark
 endif
 
-.PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-faults test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-models test-judge test-plugin guests test-guests lint types bench clean
+.PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-faults test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-models test-traces test-judge test-plugin guests test-guests lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
@@ -91,6 +91,9 @@ test-frameworks: $(VENV)/.installed-dev  ## every operator of every framework th
 
 test-models: $(VENV)/.installed-dev  ## whole models: the zoo, models of users, the example chip
 	$(SIDE_BY_SIDE) --group=models
+
+test-traces: $(VENV)/.installed-dev  ## recorded programs: capture, files of other systems, workloads made of them, replay
+	$(FILE_BY_FILE) --group=traces
 
 test-judge: $(VENV)/.installed-dev  ## kernels that cheat, and honest ones, before the judge
 	$(FILE_BY_FILE) --group=judge

@@ -35,7 +35,7 @@ CALM = TESTS / "helpers" / "calm"
 FAKE_PROFILERS = TESTS / "runner" / "profilers" / "fakes"
 
 
-GROUPS = ("store", "dashboard", "verdicts", "ranks", "frameworks", "judge", "models", "docs")
+GROUPS = ("store", "dashboard", "verdicts", "ranks", "frameworks", "judge", "models", "traces", "docs")
 """Markers of whole files. A file is of a group by its `pytestmark`, or because a folder above it is called so."""
 REST = "rest"
 

@@ -16,6 +16,8 @@ from opmark.traces.reading import read_ranks
 
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.traces
+
 Command = Callable[..., Any]
 
 TRAIN = """

@@ -14,6 +14,8 @@ from opmark.traces.family import trace_operator
 if TYPE_CHECKING:
     from tests.cli.conftest import Command
 
+pytestmark = pytest.mark.traces
+
 
 @pytest.fixture
 def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -15,6 +15,7 @@ from opmark.models.calls import release_recognition
 from opmark.schema import Entry, Imported
 from opmark.traces import workload
 from opmark.traces.reading import read_trace
+from opmark.traces.trace import ProgramTrace, TraceCollective, TraceNode
 from opmark.traces.workload import workload_of_trace
 
 
@@ -94,6 +95,16 @@ def test_indices_stay_inside_the_tensor_that_they_point_into(imported: Imported)
 
 def test_collectives_are_operators_of_the_catalogue(imported: Imported) -> None:
     assert entry(imported, "all_reduce").params == {"size": 160, "dtype": "float32", "ranks": 2}
+
+
+@pytest.mark.parametrize(("splits", "said"), [((4, 8), True), ((6, 6), False)])
+def test_parts_of_different_sizes_are_a_note(splits: tuple[int, ...], said: bool) -> None:
+    exchange = TraceCollective("all_to_all", "", 2, "float32", 12, 12, splits, (6, 6))
+    found = workload_of_trace(
+        ProgramTrace("t.json", "made up", [TraceNode(1, "record_param_comms", "collective", collective=exchange)])
+    )
+    assert found.entries[0].op == "all_to_all"
+    assert any("1 collective sent parts of different sizes" in note for note in found.notes) == said
 
 
 def test_views_are_left_out_and_what_cannot_be_expressed_is_named(imported: Imported) -> None:

@@ -1,6 +1,6 @@
 """Finds the overload of an operator of torch that takes given arguments: profilers record names without overloads.
 
-Only a child process runs it.
+Only workers and child processes run it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ _FITS = {
 
 def know_overloads(calls: list[dict[str, Any]]) -> list[str]:
     """Return the schema of each call, empty if no overload takes its arguments."""
-    return [_find(msgspec.convert(call, OverloadQuestion)) for call in calls]
+    return [find_schema(msgspec.convert(call, OverloadQuestion)) for call in calls]
 
 
-def _find(call: OverloadQuestion) -> str:
+def find_schema(call: OverloadQuestion) -> str:
+    """Return the schema of the overload that takes such arguments best; empty if none does."""
     space, _, own = call.name.partition("::")
     packet = getattr(getattr(torch.ops, space), own, None) if own else None
     if packet is None:

@@ -142,3 +142,15 @@ def _is_default(value: Any, default: str | None) -> bool:
     if isinstance(value, list) and not isinstance(usual, list):
         return bool(value) and all(one == usual and type(one) is type(usual) for one in value)
     return bool(value == usual) and isinstance(value, bool) == isinstance(usual, bool)
+
+
+def argument_kind(value: Value) -> str:
+    """Return what an argument is, in the words of `OverloadQuestion`."""
+    if isinstance(value, TensorRef):
+        return "Tensor"
+    if isinstance(value, list):
+        kinds = {argument_kind(one) for one in value} - {"None"}
+        return f"{kinds.pop()}[]" if len(kinds) == 1 else "float[]" if kinds == {"int", "float"} else ""
+    if isinstance(value, OpaqueValue):
+        return {"Device": "str", "Undefined": "None"}.get(value.kind, "")
+    return "None" if value is None else type(value).__name__

@@ -21,8 +21,11 @@ import psutil
 import torch
 
 from opmark.errors import OutOfMemory
+from opmark.models.calls import OverloadQuestion
 from opmark.models.index_bounds import value_bounds
+from opmark.models.overloads import find_schema
 from opmark.schema.replay import ReplayedCall, ReplayReport
+from opmark.traces.calls import argument_kind
 from opmark.traces.replay_collectives import OUTPUT_FIRST, ReplayGroups, make_exchange
 from opmark.traces.replay_part import OmittedCall, ReplayPart, choose_calls, is_communication
 from opmark.traces.replay_report import make_report
@@ -792,9 +795,11 @@ def _first_device(node: TraceNode) -> str:
 
 def find_overload(node: TraceNode) -> tuple[Any, Any]:
     """Return (operator, schema) of a call. Raise Gap if this torch has none."""
-    text = node.schema
-    if not text:
-        return _overload_by_arguments(node)
+    if not (text := node.schema):  # some files have names alone
+        kinds = [argument_kind(value) for value in node.inputs]
+        text = find_schema(OverloadQuestion(node.name, kinds)) if "::" in node.name else ""
+        if not text:
+            raise Gap("this torch has no such operator that takes the recorded arguments")
     try:
         schema = torch._C.parse_schema(text)
     except RuntimeError:
@@ -819,38 +824,6 @@ def _overload(name: str, overload: str) -> tuple[Any, Any]:
 
 def _library_hint(space: str) -> str:
     return "" if space == "aten" else f"; it belongs to the library `{space}`, which is not loaded"
-
-
-def _overload_by_arguments(node: TraceNode) -> tuple[Any, Any]:
-    """Return the variant of an operator that takes the recorded arguments, for files without schemas."""
-    if "::" not in node.name:
-        raise Gap("the trace does not say what it calls")
-    space, _, function = node.name.partition("::")
-    packet = getattr(getattr(torch.ops, space, None), function, None) if space.isidentifier() else None
-    if not isinstance(packet, torch._ops.OpOverloadPacket):
-        raise Gap(f"torch {torch.__version__} has no operator {node.name}" + _library_hint(space))
-    for overload in packet.overloads():
-        found, schema = _overload(node.name, "" if overload == "default" else overload)
-        if _takes(schema, node.inputs):
-            return found, schema
-    raise Gap("no variant of it takes the recorded arguments")
-
-
-def _takes(schema: Any, inputs: list[Value]) -> bool:
-    arguments = schema.arguments
-    if len(inputs) > len(arguments) or any(not one.has_default_value() for one in arguments[len(inputs) :]):
-        return False
-    for argument, value in zip(arguments, inputs, strict=False):
-        kind = str(argument.type)
-        if isinstance(value, TensorRef) and "Tensor" not in kind:
-            return False
-        if isinstance(value, list) and "List" not in kind:
-            return False
-        if isinstance(value, bool | int | float) and ("Tensor" in kind or "List" in kind or kind == "str"):
-            return False
-        if value is None and not ("Optional" in kind or "Tensor" in kind):
-            return False
-    return True
 
 
 @dataclass(frozen=True)

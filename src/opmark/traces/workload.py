@@ -23,8 +23,8 @@ from opmark.models.calls import (
 )
 from opmark.schema import Entry, Imported, ImportProblem
 from opmark.schema.tensor import DTYPES, sizeof
-from opmark.traces.calls import UnwritableArgument, torch_call
-from opmark.traces.trace import OpaqueValue, ProgramTrace, TensorRef, TraceCollective, TraceNode, Value
+from opmark.traces.calls import UnwritableArgument, argument_kind, torch_call
+from opmark.traces.trace import ProgramTrace, TensorRef, TraceCollective, TraceNode, Value
 from opmark.units import count_noun
 
 _WHOLE = frozenset({"all_reduce", "reduce_scatter", "all_to_all", "broadcast", "reduce", "scatter"})
@@ -75,6 +75,10 @@ def workload_of_trace(trace: ProgramTrace) -> Imported:
             else:
                 entries.append(entry_of_call(group.call, group.known, group.count, duration=duration, source=source))
     notes = list(trace.notes)
+    uneven = sum(group.count for group in groups if group.entry and _is_uneven(group.node.collective))
+    if uneven:
+        many = count_noun(uneven, "collective")
+        notes.append(f"{many} sent parts of different sizes; here the parts are equal, with the same sum")
     if views:
         notes.append(f"{count_noun(views, 'call')} that only make views or tensors without values are left out")
     if find_spec("torch") is None:
@@ -88,23 +92,11 @@ def _find_schemas(groups: list[_CallGroup]) -> None:
         for group in groups:
             group.problem = "the file has no schema of this operator, and torch, which knows it, is not installed"
         return
-    asked = [OverloadQuestion(group.node.name, [_kind(value) for value in group.inputs]) for group in groups]
+    asked = [OverloadQuestion(group.node.name, [argument_kind(value) for value in group.inputs]) for group in groups]
     for group, schema in zip(groups, find_overloads(asked), strict=True):
         group.schema = schema
         if not schema:
             group.problem = f"this torch has no operator {group.node.name} that takes the arguments that were recorded"
-
-
-def _kind(value: Value) -> str:
-    """Return what an argument is, in the words of `OverloadQuestion`."""
-    if isinstance(value, TensorRef):
-        return "Tensor"
-    if isinstance(value, list):
-        kinds = {_kind(one) for one in value} - {"None"}
-        return f"{kinds.pop()}[]" if len(kinds) == 1 else "float[]" if kinds == {"int", "float"} else ""
-    if isinstance(value, OpaqueValue):
-        return {"Device": "str", "Undefined": "None"}.get(value.kind, "")
-    return "None" if value is None else type(value).__name__
 
 
 def _write(group: _CallGroup, trace: ProgramTrace) -> None:
@@ -178,6 +170,10 @@ def _collective_entry(collective: TraceCollective, trace: ProgramTrace) -> Entry
         raise UnwritableArgument(f"{elements} elements of type {collective.dtype or 'unknown'} are nothing to send")
     params: dict[str, Any] = {"size": elements * sizeof(collective.dtype), "dtype": collective.dtype, "ranks": ranks}
     return Entry(collective.name, params)
+
+
+def _is_uneven(collective: TraceCollective | None) -> bool:
+    return collective is not None and any(len(set(one)) > 1 for one in (collective.in_splits, collective.out_splits))
 
 
 def _join(entries: list[Entry]) -> list[Entry]:

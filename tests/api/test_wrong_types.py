@@ -23,6 +23,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "compare": {"a": "x", "b": "y"},
     "judge": {"candidate": "x.py:f"},
     "push": {"url": "http://127.0.0.1:9"},
+    "replay": {"trace": "x"},
+    "capture": {"path": "x"},
     "query": {"sql": "SELECT 1"},
     "export": {"format": "csv"},
     "export_workload": {"source": "x", "format": "param"},

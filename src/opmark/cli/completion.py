@@ -172,6 +172,7 @@ VALUES: dict[str, Callable[[Any], Iterable[tuple[str, str]]]] = {
     "timer": _one_of("cupti", "torch-profiler", "roctracer", "events", "graph"),
     "profiler": _one_of("trace", "ncu", "nsys", "command"),
     "only": _one_of("slower", "faster", "same", "undecided", "failed", "skipped"),
+    "replay only": _one_of("compute", "comms", "all"),
     "fail_if": _one_of("slower", "faster", "undecided"),
     "fail_on": _one_of("slower", "failed", "unconfirmed", "missing", "undecided", "none"),
     "framework": _one_of("torch", "numpy"),

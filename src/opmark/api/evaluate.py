@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from opmark.analysis.evaluation import AccuracyRow, accuracy_rows
 from opmark.api.requests import EvaluateRequest, RunRequest, keywords_of
 from opmark.api.result import Result
 from opmark.api.run import run_request
 from opmark.errors import InvalidParameter, UnknownName, UserError
+from opmark.models.family import source_of
+from opmark.models.zoo_source import ZooSource
 from opmark.plugin.registry import dataset_names
+from opmark.schema.case import MODEL_PREFIX
 from opmark.schema.evaluation import DataChoice
 from opmark.schema.options import split_names
 
@@ -40,7 +45,15 @@ def evaluate_request(request: EvaluateRequest) -> tuple[list[AccuracyRow], Resul
             data_choice=data,
         )
     )
-    return accuracy_rows(result.records, _reference_name(request.reference, result), request.margin), result
+    rows = accuracy_rows(result.records, _reference_name(request.reference, result), request.margin)
+    return [replace(row, notes=(*row.notes, *warn_of_random_weights(row))) for row in rows], result
+
+
+def warn_of_random_weights(row: AccuracyRow) -> list[str]:
+    source = source_of(row.op.removeprefix(MODEL_PREFIX)) if row.op.startswith(MODEL_PREFIX) else None
+    if not isinstance(source, ZooSource) or row.params.get("weights") or source.model.weights or source.model.file:
+        return []
+    return [f"{row.op} has random weights, so that its figures are those of chance: -p weights=FILE loads trained ones"]
 
 
 def _reference_name(reference: str, result: Result) -> str:

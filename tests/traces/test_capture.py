@@ -192,6 +192,17 @@ def test_an_element_type_among_the_arguments_of_an_inner_call_is_no_value(tmp_pa
     assert inner["inputs"]["values"][2] == 6  # float32, as torch numbers its types
 
 
+def test_a_number_of_an_inner_call_that_is_dropped_can_be_divided_by(tmp_path: Path) -> None:
+    values = torch.randn(1, 2, 8, 4)
+    with opmark.capture(tmp_path / "attention.json"):
+        torch.nn.functional.dropout(torch.ones(8), 0.25)
+        torch.nn.functional.scaled_dot_product_attention(values, values, values, dropout_p=0.25)
+    divisors = [node["inputs"]["values"][1] for node in nodes_of(tmp_path / "attention.json") if "div_" in node["name"]]
+    numbers = [one for one in divisors if isinstance(one, float)]
+    assert numbers
+    assert all(numbers)
+
+
 def test_calls_of_a_program_that_compiles_are_captured_without_those_of_the_compiler(tmp_path: Path) -> None:
     table = torch.nn.Embedding(50, 4)
     compiled = torch.compile(lambda tokens: table(tokens).sum(), backend="aot_eager")

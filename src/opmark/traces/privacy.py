@@ -219,7 +219,7 @@ def _drop_values(node: dict[str, Any], attributes: dict[str, Any], outer: list[A
             value, given = inputs["values"][i], inputs["types"][i]
             number = kind in ("Scalar", "Scalar?") and given in ("Int", "Double")
             if number and value not in (0, 1) and value not in outer:
-                inputs["values"][i] = _BLANK[given]
+                inputs["values"][i] = type(value)(1)  # a replay may divide by it
                 hidden.append(i)
     ranges = attributes.get("tensor_range")
     if ranges and ranges["value"]:

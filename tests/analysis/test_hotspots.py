@@ -22,6 +22,7 @@ CAPTURED = CapturedSteps(
         CallGroup("aten::relu", "", "1000x1000 float32", "float32", 2, 0.06, None, 4_000_000, 4_000_000),
         CallGroup("aten::view", "", "10x10 float32", "float32", 2, 0.01),
     ],
+    0.09,
     between=0.03,
     plain=0.08,
 )  # fmt: skip
@@ -53,7 +54,7 @@ def test_shares_and_gains_are_of_one_step() -> None:
 def test_the_screen_fits_and_says_what_to_do() -> None:
     lines = screen(PEAKS)
     assert max(map(len, lines)) <= 100
-    assert lines[0] == "one step on a chip: 100 ms, 80.0 ms without the profiler; 4.00 calls of torch"
+    assert lines[0] == "one step on a chip: 90.0 ms, 80.0 ms without the profiler; 4.00 calls of torch"
     text = " ".join(line.strip() for line in lines)
     assert "Look at relu 1000x1000 float32: 30 % of the step, and 27 % of what this machine's memory allows." in text
     assert "At the roofline a step would take 22.0 ms less." in text

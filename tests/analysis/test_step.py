@@ -14,6 +14,7 @@ from opmark.analysis.rows import MachineFacts, RowCollector, rows_of_records
 from opmark.analysis.step import steps_of
 from opmark.report.comparison import step_lines
 from opmark.schema import Record
+from opmark.schema.measurement import PREEMPTED, Caution
 
 MakeRecord = Callable[..., Record]
 SMALL, LARGE = {"M": 1, "N": 1, "K": 1}, {"M": 2, "N": 1, "K": 1}
@@ -38,6 +39,15 @@ def test_a_share_is_count_times_time(records: list[Record]) -> None:
     (step,) = steps_of(rows).values()
     assert (step.calls, step.seconds) == (10, pytest.approx(12e-3))
     assert step.recorded == (pytest.approx(2e-3), pytest.approx(3e-3), 1)
+
+
+def test_a_disturbed_time_is_no_part_of_the_step(records: list[Record], make_record: MakeRecord) -> None:
+    spoilt = weighted(make_record(params={"M": 3, "N": 1, "K": 1}, samples=[5.0] * 5), 4)
+    measurements = tuple(replace(one, cautions=(Caution(PREEMPTED, ""),)) for one in spoilt.measurements)
+    rows = rows_of_records([*records, replace(spoilt, measurements=measurements)])
+    assert [row.step_share for row in rows] == [pytest.approx(0.75), pytest.approx(0.25), None]
+    (step,) = steps_of(rows).values()
+    assert (step.calls, step.seconds) == (10, pytest.approx(12e-3))
 
 
 def test_without_counts_and_durations_there_is_no_step(make_record: MakeRecord) -> None:

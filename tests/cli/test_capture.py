@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from opmark.traces.reading import read_ranks
+from opmark.traces.reading import read_ranks, read_trace
 
 pytest.importorskip("torch")
 
@@ -56,7 +56,11 @@ def test_a_script_runs_as_python_would_and_its_steps_are_captured(opmark: Comman
     assert done.out.splitlines()[0] == f"arguments ['6', '3', '--lr', '1'] __main__ {folder}"
     assert done.out.splitlines()[-1] == "step 5"
     assert "captured steps 2 to 3: " in done.err
-    assert step_labels(folder / "out" / "step.json") == ["ProfilerStep#2", "ProfilerStep#3"]
+    trace = read_trace(folder / "out" / "step.json")
+    labels = {node.id: node.name for node in trace.nodes if node.name.startswith(("ProfilerStep#", "Optimizer.step#"))}
+    assert sorted(labels.values()) == ["Optimizer.step#SGD.step"] * 4 + ["ProfilerStep#2", "ProfilerStep#3"]
+    assert not any(node.parent in labels for node in trace.nodes if node.name.startswith("ProfilerStep#"))
+    assert trace.problems == []
     assert (folder / "out" / "step.kineto.json").exists()
     again = opmark("capture", "-o", "out/step.json", "train.py", "6", "0")
     assert again.code == 2
@@ -131,6 +135,11 @@ def test_one_command_shows_operators_by_share_of_time(opmark: Command, folder: P
     assert profile["steps"] == 2
     shares = [row["share"] for row in profile["rows"]]
     assert shares == sorted(shares, reverse=True)
+    (folder / "fails.py").write_text("import sys\nassert len(sys.argv) > 1, sys.argv\n")
+    failed = opmark("capture", "--top", "fails.py:step")
+    assert failed.code == 1
+    assert failed.err.splitlines()[1].endswith('fails.py", line 2, in <module>')
+    assert failed.err.splitlines()[-1] == "AssertionError: ['fails.py:step']"
     wrong = opmark("capture", "model.py:wrong")
     assert wrong.code == 2
     assert "`model.py:wrong` cannot be called without arguments" in wrong.err

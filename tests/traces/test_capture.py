@@ -185,6 +185,38 @@ def test_values_are_kept_where_they_are_asked_for(tmp_path: Path) -> None:
     assert "[0,9]" not in (tmp_path / "none.json").read_text()
 
 
+def test_an_element_type_among_the_arguments_of_an_inner_call_is_no_value(tmp_path: Path) -> None:
+    with opmark.capture(tmp_path / "loss.json"):
+        torch.nn.functional.cross_entropy(torch.randn(4, 3), torch.zeros(4, dtype=torch.int64))
+    (inner,) = (node for node in nodes_of(tmp_path / "loss.json") if node["name"] == "aten::log_softmax")
+    assert inner["inputs"]["values"][2] == 6  # float32, as torch numbers its types
+
+
+def test_a_number_of_an_inner_call_that_is_dropped_can_be_divided_by(tmp_path: Path) -> None:
+    values = torch.randn(1, 2, 8, 4)
+    with opmark.capture(tmp_path / "attention.json"):
+        torch.nn.functional.dropout(torch.ones(8), 0.25)
+        torch.nn.functional.scaled_dot_product_attention(values, values, values, dropout_p=0.25)
+    divisors = [node["inputs"]["values"][1] for node in nodes_of(tmp_path / "attention.json") if "div_" in node["name"]]
+    numbers = [one for one in divisors if isinstance(one, float)]
+    assert numbers
+    assert all(numbers)
+
+
+def test_calls_of_a_program_that_compiles_are_captured_without_those_of_the_compiler(tmp_path: Path) -> None:
+    table = torch.nn.Embedding(50, 4)
+    compiled = torch.compile(lambda tokens: table(tokens).sum(), backend="aot_eager")
+    tokens = torch.arange(3, 43)
+    calls = []
+    for name in ("compiles", "compiled"):
+        with opmark.capture(tmp_path / f"{name}.json"):
+            compiled(tokens)
+            table(tokens)
+        trace = read_trace(tmp_path / f"{name}.json")
+        calls.append([node.name for node in trace.calls if node.name in ("aten::embedding", "aten::sum")])
+    assert calls == [["aten::embedding", "aten::sum", "aten::embedding"]] * 2
+
+
 def test_a_label_with_quotation_marks_is_mended(tmp_path: Path) -> None:
     with opmark.capture(tmp_path / "step.json"), torch.profiler.record_function('a "quoted" label'):
         torch.ones(3).sum()

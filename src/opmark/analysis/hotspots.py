@@ -43,7 +43,8 @@ class StepProfile(Struct, frozen=True):
     """Device, and number of threads."""
     steps: int
     seconds: float
-    """Mean of one step while it was captured."""
+    """Mean of one step while it was captured: shares are relative to it."""
+    median: float
     rows: list[HotOperator]
     """The largest share first."""
     calls: float
@@ -52,7 +53,7 @@ class StepProfile(Struct, frozen=True):
     """Share of the step in which no call ran; on a device, in which none of its kernels ran."""
     on_device: bool = False
     plain: float | None = None
-    """Seconds of a step without the profiler."""
+    """Median of a step without the profiler."""
     peaks: str = ""
     """Where the peaks come from; empty if they are not known."""
 
@@ -69,6 +70,7 @@ def make_step_profile(captured: CapturedSteps, where: str, peaks: Peaks | None) 
         where,
         steps,
         whole / steps,
+        captured.median,
         [_row(group, whole, steps, peaks) for group in captured.groups],
         sum(group.count for group in captured.groups) / steps,
         captured.between / whole if whole else 0.0,

@@ -44,7 +44,7 @@ def steps_of(rows: Iterable[Row]) -> dict[object, Step]:
     groups: dict[object, dict[str, Row]] = {}
     weighted: set[object] = set()
     for row in rows:
-        if row.seconds is None or row.is_model or row.load is not None:
+        if not _counts(row) or row.load is not None:
             continue
         place = _place(row)
         groups.setdefault(place, {}).setdefault(row.case, row)  # the first of several implementations is the usual one
@@ -61,11 +61,16 @@ def with_shares(rows: Sequence[Row]) -> list[Row]:
 
 
 def _with_share(row: Row, step: Step | None) -> Row:
-    if step is None or row.seconds is None or row.is_model:
+    if step is None or row.seconds is None or not _counts(row):
         return row
     changed = replace(row, step_share=row.count * row.seconds / step.seconds)
     changed.__dict__.update(row.__dict__)
     return changed
+
+
+def _counts(row: Row) -> bool:
+    """Return whether the time of a row is one of a call, and was not spoilt by the scheduler."""
+    return row.seconds is not None and row.headline is not None and row.headline.usable and not row.is_model
 
 
 def _place(row: Row) -> Any:

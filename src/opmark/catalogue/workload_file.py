@@ -139,6 +139,10 @@ def _plain_json(text: str, where: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=lambda pairs: _refuse_repeated_keys(pairs, where))
     except json.JSONDecodeError as error:
+        if not text.strip():
+            raise InvalidFile(
+                f"{where}:1:1: the file is empty", "a workload has `schema`, `name` and `cases`"
+            ) from None
         raise InvalidFile(f"{where}:{error.lineno}:{error.colno}: {error.msg}", _SYNTAX) from None
     except ValueError:
         raise InvalidFile(f"{where}: a whole number has more digits than can be read", _LOOKS) from None

@@ -33,10 +33,12 @@ class CapturedSteps(Struct, frozen=True):
     """Time of all steps while they were captured."""
     groups: list[CallGroup]
     """The longest first."""
+    median: float
+    """Time of one step while it was captured."""
     on_device: bool = False
     """Whether the times are of kernels on a device."""
     plain: float | None = None
-    """Time of one step without a profiler, if one was seen."""
+    """Median time of one step without a profiler, if one was seen."""
     facts: dict[str, str | int | None] = {}
     """Where it ran: `device`, `gpu`, `threads`."""
     views: int = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from math import prod
+from statistics import median
 from typing import Any
 
 import torch
@@ -53,10 +54,18 @@ def group_calls(trace: ProgramTrace) -> CapturedSteps:
         for (name, part, shapes), (dtype, count, taken, node) in totals.items()
     ]
     steps = [node for node in trace.nodes if node.name.startswith(_STEP)]
-    whole = sum(node.duration or 0.0 for node in steps) or _span(trace)
+    times = [node.duration for node in steps if node.duration] or [_span(trace)]
+    whole = sum(times)
     groups.sort(key=lambda group: -group.seconds)
     return CapturedSteps(
-        trace.source, len(steps) or 1, whole, groups, on_device, views=views, between=max(0.0, whole - busy)
+        trace.source,
+        len(steps) or 1,
+        whole,
+        groups,
+        median(times),
+        on_device,
+        views=views,
+        between=max(0.0, whole - busy),
     )
 
 

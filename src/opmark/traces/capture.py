@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from opmark.errors import InvalidParameter, UserError
@@ -29,6 +34,7 @@ _INDEXED = (
     "aten::scatter_add_", "aten::take", "aten::nll_loss_forward", "aten::embedding_dense_backward",
 )  # fmt: skip
 """Operators whose integer tensors are stored with `values`."""
+_COMPILER = "torch._dynamo.callback"
 
 _running: list[str] = []
 """Path of the capture that is running in this process: torch has one profiler."""
@@ -36,8 +42,6 @@ _running: list[str] = []
 
 def rank_of(environment: Mapping[str, str] = os.environ) -> int | None:
     """Return the rank of this process where there are several, by torch.distributed or by a launcher's variables."""
-    import sys
-
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank()) if distributed.get_world_size() > 1 else None
@@ -51,6 +55,52 @@ def file_names(path: Path, rank: int | None) -> tuple[Path, Path, Path]:
     """Return the execution trace, the profiler's trace, and the folder of what else there is, of a capture."""
     stem = path.name.removesuffix(".json") + (f".rank-{rank}" if rank is not None else "")
     return path.with_name(f"{stem}.json"), path.with_name(f"{stem}.kineto.json"), path.with_name(f"{stem}_resources")
+
+
+class ImportHook(MetaPathFinder):
+    """Calls a function as soon as a module has been imported."""
+
+    def __init__(self, module: str, then: Callable[[], None]) -> None:
+        self.module, self.then = module, then
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != self.module:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def load_and_call(module: ModuleType) -> None:
+            load(module)
+            self.then()
+
+        spec.loader.exec_module = load_and_call  # type: ignore[method-assign]
+        return spec
+
+
+@cache
+def _watch_compiler() -> None:
+    """Let a capture leave out what torch.compile does while it compiles: calls without data, which the program does not
+    make. A range of an integer tensor without data ends all recording."""
+    if _COMPILER in sys.modules:
+        _follow_compiler()
+    else:
+        sys.meta_path.insert(0, ImportHook(_COMPILER, _follow_compiler))
+
+
+def _follow_compiler() -> None:
+    from torch._dynamo.callback import callback_handler
+
+    callback_handler.register_start_callback(lambda _: _record(on=not _running))
+    callback_handler.register_end_callback(lambda _: _record(on=True))
+
+
+def _record(*, on: bool) -> None:
+    import torch
+
+    torch.autograd._enable_record_function(on)
 
 
 class Capture:
@@ -153,6 +203,7 @@ class Capture:
         self._observer, self._profiler = observer, profiler
         self.passed = first
         _running.append(str(self.path))
+        _watch_compiler()
         profiler.start()
         self._groups = _describe_groups()
 
@@ -294,8 +345,6 @@ class Capture:
 
 def _describe_groups() -> str:
     """Return the process groups as text; empty if there are none."""
-    import sys
-
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return ""

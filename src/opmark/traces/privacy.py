@@ -217,8 +217,9 @@ def _drop_values(node: dict[str, Any], attributes: dict[str, Any], outer: list[A
     if outer is not None:  # as in aten::max, which calls aten::fill_ with the maximum
         for i, kind in enumerate(_argument_types(schema)[: len(inputs["values"])]):
             value, given = inputs["values"][i], inputs["types"][i]
-            if kind.startswith("Scalar") and given in ("Int", "Double") and value not in (0, 1) and value not in outer:
-                inputs["values"][i] = _BLANK[given]
+            number = kind in ("Scalar", "Scalar?") and given in ("Int", "Double")
+            if number and value not in (0, 1) and value not in outer:
+                inputs["values"][i] = type(value)(1)  # a replay may divide by it
                 hidden.append(i)
     ranges = attributes.get("tensor_range")
     if ranges and ranges["value"]:

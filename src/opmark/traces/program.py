@@ -7,25 +7,25 @@ program imports torch, so that what it sets before that still counts. A program 
 from __future__ import annotations
 
 import builtins
-import importlib.util
 import inspect
 import os
 import runpy
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
+from statistics import median
 from types import ModuleType
 from typing import Any
 
 import msgspec
 
 from opmark.errors import OpmarkError, UserError
+from opmark.plugin import registry
 from opmark.schema.call_group import CapturedSteps
-from opmark.traces.capture import Capture
+from opmark.traces.capture import Capture, ImportHook
 from opmark.units import count_noun
 
 
@@ -63,29 +63,6 @@ class CaptureReport(msgspec.Struct):
     captured: CapturedSteps | None = None
 
 
-class TorchImport(MetaPathFinder):
-    """Calls a function as soon as torch has been imported."""
-
-    def __init__(self, then: Callable[[], None]) -> None:
-        self.then = then
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("torch")
-        if spec is None or spec.loader is None:
-            return spec
-        load = spec.loader.exec_module
-
-        def load_and_begin(module: ModuleType) -> None:
-            load(module)
-            self.then()
-
-        spec.loader.exec_module = load_and_begin  # type: ignore[method-assign]
-        return spec
-
-
 class CapturedProgram:
     """Follows the steps of a program. Whatever goes wrong with the capture, the program runs on."""
 
@@ -99,9 +76,26 @@ class CapturedProgram:
         """When steps ended, as long as no profiler was running."""
 
     def begin(self) -> None:
-        from torch.optim.optimizer import register_optimizer_step_post_hook
+        """Start the capture, and learn when an optimizer has stepped. Its hooks would run inside of the label
+        `Optimizer.step#NAME`, which a step that ends there would lose."""
+        import torch
+        from torch.optim import Optimizer
 
-        register_optimizer_step_post_hook(self.end_step)
+        label = Optimizer.profile_hook_step
+
+        def label_and_follow(step: Callable[..., Any]) -> Callable[..., Any]:
+            labelled = label(step)
+
+            @wraps(labelled)
+            def follow(optimizer: Any, *arguments: Any, **options: Any) -> Any:
+                result = labelled(optimizer, *arguments, **options)
+                if not torch.compiler.is_compiling():
+                    self.end_step(optimizer)
+                return result
+
+            return follow
+
+        Optimizer.profile_hook_step = staticmethod(label_and_follow)
         self._try(lambda: self._start(self.order.skip == self.order.warmup == 0))
 
     def _start(self, scheduled: bool, first: int = 0) -> None:
@@ -113,7 +107,7 @@ class CapturedProgram:
         )  # fmt: skip
         self.capture.start(first)
 
-    def end_step(self, optimizer: Any, *_: Any) -> None:
+    def end_step(self, optimizer: Any) -> None:
         if os.getpid() != self.process or self.capture is None or self.report.message:
             return
         if self.optimizer is None:
@@ -192,7 +186,7 @@ class CapturedProgram:
         facts: dict[str, str | int | None] = {"device": "cpu", "threads": torch.get_num_threads()}
         if found.on_device and torch.cuda.is_available():
             facts |= {"device": "cuda", "gpu": torch.cuda.get_device_name()}
-        return msgspec.structs.replace(found, plain=min(times, default=None), facts=facts)
+        return msgspec.structs.replace(found, plain=median(times) if times else None, facts=facts)
 
     def _try(self, action: Callable[[], None]) -> None:
         try:
@@ -217,10 +211,10 @@ def main() -> int:
     order = msgspec.json.decode(sys.argv[1], type=CaptureOrder)
     program, arguments = sys.argv[2], sys.argv[3:]
     followed = CapturedProgram(order)
+    sys.argv = [program, *arguments]
     if order.model is not None or ":" in program:
         return _call_function(followed, program)
-    sys.argv = [program, *arguments]
-    sys.meta_path.insert(0, TorchImport(followed.begin))
+    sys.meta_path.insert(0, ImportHook("torch", followed.begin))
     code = 0
     try:
         if order.module:
@@ -265,9 +259,7 @@ def _call_function(followed: CapturedProgram, name: str) -> int:
 
 
 def _load_step(name: str) -> Callable[[], Any]:
-    from opmark.plugin.registry import load_function
-
-    function = load_function(name)
+    function = registry.load_function(name)
     try:
         inspect.signature(function).bind()
     except TypeError as error:
@@ -319,7 +311,8 @@ def _exit_code(end: SystemExit) -> int:
 
 def _print_traceback(error: BaseException) -> None:
     """Print a traceback as `python` does, without the frames that run the program."""
-    own = (__file__, runpy.__file__, "<frozen runpy>")
+    own = (__file__, registry.__file__, runpy.__file__, "<frozen runpy>", "<frozen importlib._bootstrap>",
+           "<frozen importlib._bootstrap_external>")  # fmt: skip
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in own:
         trace = trace.tb_next

@@ -119,8 +119,11 @@ def find_ranks(path: Path) -> dict[int, Path]:
         candidates = [file for file in candidates if file.name.startswith(f"{stem}.rank")]
     files = {rank: file for file in sorted(candidates) if (rank := _rank(file)) is not None}
     if not files:
+        what = (
+            "is a folder without traces of ranks" if path.is_dir() else "there is no such file, and none of its ranks"
+        )
         raise InvalidFile(
-            f"{path}: is no trace and no folder with traces of ranks",
+            f"{path}: {what}",
             "traces of ranks are called NAME.rank-0.json, NAME.rank-1.json and so on",
         )
     return dict(sorted(files.items()))

@@ -19,7 +19,7 @@ _MUCH_BETWEEN = 0.3
 
 
 def print_hotspots(profile: StepProfile, console: Console) -> None:
-    time = seconds(profile.seconds)
+    time = seconds(profile.median)
     plain = f", {seconds(profile.plain)} without the profiler" if profile.plain else ""
     title = f"one step on {profile.where}: {time}{plain}; {significant(profile.calls)} calls of torch"
     console.print(title, soft_wrap=True, highlight=False)

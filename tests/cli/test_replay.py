@@ -30,6 +30,7 @@ def test_a_replay_is_measured_and_explained(opmark: Command, step: str) -> None:
     (found,) = done.objects
     assert (found["calls"], found["replayed"], found["gaps"]) == (1, 1, [])
     assert found["median"] > 0
+    assert "a recorded program has no reference" in opmark("show").out
     assert [one["name"] for one in found["operators"]] == ["aten::mm"]
     events = json.loads(Path("both.json").read_text())["traceEvents"]
     assert {one["args"]["name"] for one in events if one["name"] == "process_name"} == {

@@ -222,6 +222,13 @@ class Operator:
     program: str = ""
     """A file of the user that workers execute: a workload file may name it only if it lies beside it or is allowed."""
 
+    @property
+    def why_unverified(self) -> str:
+        """Why a foreign operator has nothing to compare its results with."""
+        if self.recorded:
+            return "a recorded program has no reference; only shapes and types of its results were recorded"
+        return "a callable has no reference in the catalogue"
+
     @cached_property
     def by_name(self) -> dict[str, Param]:
         return {param.name: param for param in self.params}

@@ -172,7 +172,7 @@ class TaskRunner:
         if not task.settings.verify:
             return Verification("none", "not asked for")
         if operator.foreign:
-            return Verification("none", "a callable has no reference in the catalogue")
+            return Verification("none", operator.why_unverified)
         # Imports NumPy, which the parent, who imports this file, has no use for.
         from opmark.worker.verify.outputs import verify
 

@@ -136,7 +136,7 @@ class RankTaskRunner(TaskRunner):
         if not task.settings.verify:
             return Verification("none", "not asked for")
         if operator.foreign:
-            return Verification("none", "a callable has no reference in the catalogue")
+            return Verification("none", operator.why_unverified)
         params, scaled = params_to_check(operator, task.case.params)
         key = content_id([operator.name, task.implementation, dict(params), task.settings.seed])
         if key not in self._verified:

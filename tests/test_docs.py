@@ -189,9 +189,11 @@ def check(operator: Operator) -> None:
 
 def test_the_workload_of_the_guide_expands_as_it_says() -> None:
     own = [yaml.safe_load(text) for name, text in blocks("yaml") if name != "switching.md"]
-    first, sweep, functions = (convert(data, Workload, "guide") for data in own)
+    first, step, sweep, functions = (convert(data, Workload, "guide") for data in own)
     cases = expand(first, find_operator)
     assert [sum(case.op == op for case in cases) for op in ("matmul", "softmax", "conv2d")] == [24, 2, 2]
+    weights = [(case.op, case.count, case.duration) for case in expand(step, find_operator)]
+    assert weights == [("layer_norm", 25, 3.1e-5), ("matmul", 12, None)]
     pools = expand(sweep, find_operator, match=operators_like)
     assert len(pools) == 2 * len({case.op for case in pools})
     assert {"max_pool2d", "avg_pool2d"} <= {case.op for case in pools}

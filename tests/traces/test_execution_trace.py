@@ -322,5 +322,8 @@ def test_ranks_of_a_folder_are_read_in_their_order(tmp_path: Path) -> None:
     assert {trace.world_size for trace in traces} == {11}
     assert len(read_ranks(tmp_path / "step.json")) == 11
     assert len(read_ranks(tmp_path / "step.rank-3.json")) == 1
-    with pytest.raises(UserError, match="no folder with traces"):
+    with pytest.raises(UserError, match="there is no such file, and none of its ranks"):
         read_ranks(tmp_path / "other")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="a folder without traces of ranks"):
+        read_ranks(tmp_path / "empty")

@@ -17,6 +17,7 @@ from opmark.traces import replay as replaying
 from opmark.traces.reading import read_trace
 from opmark.traces.replay import Replay, compile_replay
 from opmark.traces.replay_collectives import ReplayGroups
+from opmark.traces.replay_streams import StreamPlan
 from opmark.traces.trace import (
     OpaqueValue,
     ProgramTrace,
@@ -350,7 +351,7 @@ def test_calls_run_on_the_recorded_streams_and_wait_for_each_other() -> None:
         Stream=lambda: FakeStream(log, next(names)), Event=lambda: FakeEvent(log),
     )  # fmt: skip
     values: dict[str, Any] = {}
-    plan = replaying._StreamPlan(replay.steps, torch.device("cpu"), values, module)
+    plan = StreamPlan(replay.steps, torch.device("cpu"), values, module)
     for number, step in enumerate(replay.steps):
         log.append(f"call {number}")
         before = [line for line in plan.before(number) if "record_stream" not in line]

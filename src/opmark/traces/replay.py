@@ -8,10 +8,9 @@ the trace gets into the source: functions and constants have numbered names.
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf, isfinite, nan
 from pathlib import Path
@@ -21,14 +20,13 @@ import psutil
 import torch
 
 from opmark.errors import OutOfMemory
-from opmark.models.calls import OverloadQuestion
 from opmark.models.index_bounds import value_bounds
-from opmark.models.overloads import find_schema
 from opmark.schema.replay import ReplayedCall, ReplayReport
-from opmark.traces.calls import argument_kind
-from opmark.traces.replay_collectives import OUTPUT_FIRST, ReplayGroups, make_exchange
+from opmark.traces.replay_collectives import OUTPUT_FIRST, ReplayGroups, make_exchange, return_received
+from opmark.traces.replay_functions import Gap, call_kernel, find_overload, find_substitute, load_kernel
 from opmark.traces.replay_part import OmittedCall, ReplayPart, choose_calls, is_communication
 from opmark.traces.replay_report import make_report
+from opmark.traces.replay_streams import StreamPlan
 from opmark.traces.replay_values import (
     Geometry,
     ReplayStorage,
@@ -44,8 +42,6 @@ from opmark.units import count_bytes
 _NO_AUTOGRAD = frozenset({"requires_grad_", "_backward", "retain_grad", "set_data", "_version", "is_leaf", "output_nr"})
 _BOOKKEEPING = frozenset({"record_stream", "is_pinned"})
 """Calls about memory of a device that move no data."""
-_FILES = frozenset({"filename", "path", "file"})
-_REFUSED_SPACES = frozenset({"prim", "debugprims", "profiler"})
 _SQUARE_ROOTS = frozenset({"sqrt", "sqrt_", "rsqrt", "rsqrt_", "log", "log_", "_foreach_sqrt", "_foreach_sqrt_"})
 _VARIANCES = frozenset({"running_var", "exp_avg_sqs", "max_exp_avg_sqs", "state_sums", "save_invstd"})
 """Arguments that are never negative."""
@@ -61,10 +57,6 @@ _ACCUMULATES = "AccumulateGrad"
 
 Expression = Any
 """A ReplayVariable, a constant, or a list of these."""
-
-
-class Gap(Exception):
-    """The reason why a call cannot be replayed."""
 
 
 @dataclass(eq=False)
@@ -331,7 +323,7 @@ class _Builder:
             raise Gap("it moves no data: memory is kept by the replay itself")
         given = list(node.inputs)
         used: dict[int, int] = defaultdict(int)
-        substitute = _substitute(name, given, self._place(_first_device(node)))
+        substitute = find_substitute(name, given, self._place(_first_device(node)))
         if substitute is not None:
             operator, schema, given = substitute
             self._note(f"{node.name} is replayed as {schema.name}")
@@ -512,7 +504,7 @@ class _Builder:
         if functional:
             shapes = [(ref.shape, dtype_of(ref)) for ref in results]
             targets: list[Expression] = [self._result(ref, node) for ref in results]
-            call = _functional(node.collective.name, exchange, shapes)
+            call = return_received(node.collective.name, exchange, shapes)
             self.steps.append(ReplayStep(node, call, [given], targets=targets))
             return
         taken = given if received is sent else [self._variable(ref, used) for ref in received]
@@ -536,7 +528,7 @@ class _Builder:
             else:
                 args.append(value)
         grid, stream = node.attributes.get("grid"), self.device
-        call = _kernel_call(kernel, grid, stream)
+        call = call_kernel(kernel, grid, stream)
         writes = {one.storage for one in _variables(args)}  # which arguments it writes to is not recorded
         self.steps.append(ReplayStep(node, call, args, writes=writes))
 
@@ -715,7 +707,7 @@ class _Builder:
     def _write_lines(self, kept: list[str]) -> tuple[list[list[str]], list[str]]:
         """Return the lines of every step, and those at the end. Variables that are kept are not deleted."""
         last = self._last_uses() | dict.fromkeys(kept, len(self.steps))
-        streams = _StreamPlan(self.steps, self.device, self.names)
+        streams = StreamPlan(self.steps, self.device, self.names)
         pending: dict[ReplayStorage, str] = {}
         found: list[list[str]] = []
         for number, step in enumerate(self.steps):
@@ -791,226 +783,6 @@ def _note_range(storage: ReplayStorage, ref: TensorRef) -> None:
 
 def _first_device(node: TraceNode) -> str:
     return next((ref.device for ref in tensors_of(node.inputs + node.outputs)), "")
-
-
-def find_overload(node: TraceNode) -> tuple[Any, Any]:
-    """Return (operator, schema) of a call. Raise Gap if this torch has none."""
-    if not (text := node.schema):  # some files have names alone
-        kinds = [argument_kind(value) for value in node.inputs]
-        text = find_schema(OverloadQuestion(node.name, kinds)) if "::" in node.name else ""
-        if not text:
-            raise Gap("this torch has no such operator that takes the recorded arguments")
-    try:
-        schema = torch._C.parse_schema(text)
-    except RuntimeError:
-        raise Gap(f"its schema cannot be read: {text[:80]}") from None
-    return _overload(schema.name, schema.overload_name)
-
-
-def _overload(name: str, overload: str) -> tuple[Any, Any]:
-    space, _, function = name.partition("::")
-    if space in _REFUSED_SPACES:
-        raise Gap(f"operators of `{space}` are not computations")
-    packet = getattr(getattr(torch.ops, space, None), function, None) if space.isidentifier() else None
-    if not isinstance(packet, torch._ops.OpOverloadPacket):
-        raise Gap(f"torch {torch.__version__} has no operator {name}" + _library_hint(space))
-    found = getattr(packet, overload or "default", None)
-    if not isinstance(found, torch._ops.OpOverload):
-        raise Gap(f"torch {torch.__version__} has no variant `{overload}` of {name}")
-    if any(argument.name in _FILES for argument in found._schema.arguments):
-        raise Gap("it reads or writes a file, which a trace may not ask for")
-    return found, found._schema
-
-
-def _library_hint(space: str) -> str:
-    return "" if space == "aten" else f"; it belongs to the library `{space}`, which is not loaded"
-
-
-@dataclass(frozen=True)
-class _Substitute:
-    """An operator of the host that computes what an operator of a device does."""
-
-    name: str
-    arguments: tuple[Any, ...]
-    """Places of the arguments among the recorded ones; anything that is no number stands for itself."""
-
-
-_HOST_OPERATORS = {
-    "pin_memory": _Substitute("aten::alias", (0,)),
-    "cudnn_convolution": _Substitute("aten::convolution", (0, 1, None, 3, 2, 4, False, [0, 0], 5)),
-    "miopen_convolution": _Substitute("aten::convolution", (0, 1, 2, 4, 3, 5, False, [0, 0], 6)),
-    "cudnn_batch_norm": _Substitute("aten::native_batch_norm", (0, 1, 2, 3, 4, 5, 6, 7)),
-    "miopen_batch_norm": _Substitute("aten::native_batch_norm", (0, 1, 2, 3, 4, 5, 6, 7)),
-    "cudnn_batch_norm_backward": _Substitute(
-        "aten::native_batch_norm_backward", (1, 0, 2, 3, 4, 5, 6, True, 7, [True, True, True])
-    ),
-    "miopen_batch_norm_backward": _Substitute(
-        "aten::native_batch_norm_backward", (1, 0, 2, 3, 4, 5, 6, True, 7, [True, True, True])
-    ),
-    "_scaled_dot_product_flash_attention": _Substitute(
-        "aten::_scaled_dot_product_flash_attention_for_cpu", (0, 1, 2, "0", 4)
-    ),
-    "_scaled_dot_product_efficient_attention": _Substitute(
-        "aten::_scaled_dot_product_flash_attention_for_cpu", (0, 1, 2, "0", 6)
-    ),
-    "_scaled_dot_product_flash_attention_backward": _Substitute(
-        "aten::_scaled_dot_product_flash_attention_for_cpu_backward", (0, 1, 2, 3, 4, 5, "0", 11)
-    ),
-    "_scaled_dot_product_efficient_attention_backward": _Substitute(
-        "aten::_scaled_dot_product_flash_attention_for_cpu_backward", (0, 1, 2, 3, 5, 6, "0", 11)
-    ),
-}
-"""Operators that only devices have. Attention of the host has no dropout: it is 0 there."""
-
-
-def _substitute(name: str, given: list[Value], device: torch.device) -> tuple[Any, Any, list[Value]] | None:
-    """Return (operator, schema, arguments) that compute the same where the device has no such operator."""
-    found = _HOST_OPERATORS.get(name)
-    if found is None or device.type != "cpu":
-        return None
-    arguments: list[Value] = []
-    for one in found.arguments:
-        if type(one) is int:
-            if one >= len(given):
-                raise Gap(f"recorded with {len(given)} arguments; its substitute needs more")
-            arguments.append(given[one])
-        else:
-            arguments.append(0.0 if one == "0" else one)
-    return (*_overload(found.name, ""), arguments)
-
-
-def _functional(name: str, exchange: Any, shapes: Sequence[tuple[tuple[int, ...], Any]]) -> Callable[[Any], Any]:
-    """Return a collective that returns its result, as functional collectives do."""
-
-    def call(sent: list[torch.Tensor]) -> list[torch.Tensor]:
-        if name in ("all_reduce", "broadcast", "reduce"):
-            received = [one.clone() for one in sent]
-            work = exchange(received, received)
-        else:
-            received = [
-                torch.empty(shape, dtype=dtype, device=sent[0].device) for shape, dtype in shapes
-            ]  # fmt: skip
-            work = exchange(sent, received)
-        if work is not None:
-            work.wait()
-        return received
-
-    return call
-
-
-# Kernels of inductor.
-
-
-def load_kernel(node: TraceNode, folder: Path) -> Any:
-    """Return the Triton kernel of a call. A trace is not trusted with paths: its file has to lie beside the trace."""
-    recorded = str(node.attributes.get("kernel_file", ""))
-    if not recorded:
-        raise Gap("the trace does not name the file of the kernel")
-    file = folder / Path(recorded).name
-    if not file.is_file():
-        raise Gap(f"the file of the kernel, {Path(recorded).name}, does not lie beside the trace")
-    if importlib.util.find_spec("triton") is None:
-        raise Gap("Triton is not installed, and it is a kernel of Triton")
-    spec = importlib.util.spec_from_file_location(f"opmark_kernel_{file.stem}", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    candidates = [getattr(module, node.name, None), getattr(module, "triton_", None)]
-    candidates += [value for value in vars(module).values() if hasattr(value, "run") and hasattr(value, "fn")]
-    kernel = next((one for one in candidates if hasattr(one, "run")), None)
-    if kernel is None:
-        raise Gap(f"{file.name} contains no kernel of inductor")
-    return kernel
-
-
-def _kernel_call(kernel: Any, grid: Any, device: torch.device) -> Callable[..., Any]:
-    def call(*args: Any) -> None:
-        stream = torch.get_device_module(device).current_stream().cuda_stream
-        if grid is None:
-            kernel.run(*args, stream=stream)
-        else:
-            kernel.run(*args, grid=grid, stream=stream)
-
-    return call
-
-
-# Streams of a device.
-
-
-class _StreamPlan:
-    """Puts calls on as many streams as were recorded, with an event where one stream needs what another one wrote."""
-
-    def __init__(
-        self, steps: list[ReplayStep], device: torch.device, names: dict[str, Any], module: Any = None
-    ) -> None:
-        """`module`: torch's module of the device, or one like it."""
-        self._before: dict[int, list[str]] = defaultdict(list)
-        self._after: dict[int, list[str]] = defaultdict(list)
-        self._finish: list[str] = []
-        recorded = list(dict.fromkeys(step.node.stream for step in steps if step.node.stream is not None))
-        if module is None and device.type != "cpu":
-            module = torch.get_device_module(device)
-        if len(recorded) < 2 or module is None or not hasattr(module, "Stream"):
-            return
-        usual, *others = recorded
-        names["set_stream"] = module.set_stream
-        names[f"s{usual}"] = module.current_stream()
-        for stream in others:
-            names[f"s{stream}"] = module.Stream()
-        events = 0
-        wrote: dict[ReplayStorage, tuple[int, str]] = {}
-        touched: dict[ReplayStorage, dict[int, str]] = defaultdict(dict)
-        current = usual
-        crossing = _crossing(steps, usual)
-        self._before[0] += [f"s{stream}.wait_stream(s{usual})" for stream in others]
-        for number, step in enumerate(steps):
-            stream = usual if step.node.stream is None else step.node.stream
-            if stream != current:
-                self._before[number].append(f"set_stream(s{stream})")
-                current = stream
-            storages = {one.storage for one in (*step.variables(), *step.results())} & crossing
-            writes = step.writes | {one.storage for one in step.results()}
-            waits: dict[str, None] = {}
-            for storage in storages:
-                if storage in writes:
-                    waits |= {event: None for other, event in touched[storage].items() if other != stream}
-                elif storage in wrote and wrote[storage][0] != stream:
-                    waits[wrote[storage][1]] = None
-            self._before[number] += [f"s{stream}.wait_event({event})" for event in waits]
-            if waits:  # the allocator has to know that another stream uses the memory
-                self._before[number] += [
-                    f"{one.name}.record_stream(s{stream})" for one in step.variables() if one.storage in crossing
-                ]
-            if storages:
-                event = f"e{events}"
-                events += 1
-                names[event] = module.Event()
-                self._after[number].append(f"{event}.record(s{stream})")
-                for storage in storages:
-                    touched[storage][stream] = event
-                    if storage in writes:
-                        wrote[storage] = stream, event
-        self._finish = [f"set_stream(s{usual})"] + [f"s{usual}.wait_stream(s{stream})" for stream in others]
-
-    def before(self, number: int) -> list[str]:
-        return self._before.get(number, [])
-
-    def after(self, number: int) -> list[str]:
-        return self._after.get(number, [])
-
-    def finish(self) -> list[str]:
-        return self._finish
-
-
-def _crossing(steps: Iterable[ReplayStep], usual: int) -> set[ReplayStorage]:
-    """Return the memory that more than one stream touches."""
-    streams: dict[ReplayStorage, set[int]] = defaultdict(set)
-    for step in steps:
-        stream = usual if step.node.stream is None else step.node.stream
-        for one in (*step.variables(), *step.results()):
-            streams[one.storage].add(stream)
-    return {storage for storage, found in streams.items() if len(found) > 1}
 
 
 def _free_bytes(device: torch.device) -> int:

@@ -196,3 +196,24 @@ class _Handles:
 def _pad(parts: Tensors, there: int) -> Tensors:
     """Return one tensor for each rank: ranks that were not recorded get buffers of their own."""
     return parts[:there] + [torch.empty_like(parts[0]) for _ in range(there - len(parts))]
+
+
+def return_received(
+    name: str, exchange: Exchanged, shapes: Sequence[tuple[tuple[int, ...], Any]]
+) -> Callable[[Any], Any]:
+    """Return a collective that returns its result, as functional collectives do."""
+
+    def call(sent: Tensors) -> Tensors:
+        if name in ("all_reduce", "broadcast", "reduce"):
+            received = [one.clone() for one in sent]
+            work = exchange(received, received)
+        else:
+            received = [
+                torch.empty(shape, dtype=dtype, device=sent[0].device) for shape, dtype in shapes
+            ]  # fmt: skip
+            work = exchange(sent, received)
+        if work is not None:
+            work.wait()
+        return received
+
+    return call

@@ -124,7 +124,7 @@ class _Propagation:
 
     def _call(self, node: TraceNode, inputs: list[Value]) -> tuple[list[Value], list[Value]]:
         """Return (arguments, outputs) of a call with changed tensors."""
-        from opmark.traces.replay import Gap, find_overload
+        from opmark.traces.replay_functions import Gap, find_overload
 
         if node.collective is not None or not any(True for _ in tensors_of(node.outputs)):
             return inputs, [self._input(value) for value in node.outputs]

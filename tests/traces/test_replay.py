@@ -452,3 +452,13 @@ def run_rank(rank: int, folder: str, world: int) -> None:
 
 def test_ranks_that_are_there_communicate(tmp_path: Path) -> None:
     torch.multiprocessing.spawn(run_rank, (str(tmp_path), 2), nprocs=2)
+
+
+def test_memory_that_the_program_filled_itself_has_values(tmp_path: Path) -> None:
+    """`torch.tensor(1.0)` writes into new memory without a call that anybody records."""
+    total = torch.zeros(4)
+    replay = compile_replay(capture(lambda: total.add_(torch.tensor([1.0, 2.0, 3.0, 4.0])), tmp_path / "step.json"))
+    (kept,) = (one for one in replay.reads if one.numel() == 4)
+    kept.zero_()
+    replay()
+    assert kept.tolist() == [1.0] * 4

@@ -39,7 +39,7 @@ def parse_schema(text: str) -> CallSchema | None:
     if found is None:
         return None
     arguments, by_name = [], False
-    for part in _split_arguments(found[4]):
+    for part in split_outside_brackets(found[4]):
         if part == "*":
             by_name = True
             continue
@@ -49,12 +49,13 @@ def parse_schema(text: str) -> CallSchema | None:
     return CallSchema(found[1], found[2], found[3] or "", tuple(arguments))
 
 
-def _split_arguments(text: str) -> Iterator[str]:
+def split_outside_brackets(text: str) -> Iterator[str]:
+    """Yield the parts between commas that stand in no bracket."""
     depth, start = 0, 0
     for place, letter in enumerate(text):
-        if letter in "([":
+        if letter in "([<":
             depth += 1
-        elif letter in ")]":
+        elif letter in ")]>":
             depth -= 1
         elif letter == "," and depth == 0:
             yield text[start:place].strip()

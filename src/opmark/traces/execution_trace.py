@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from opmark.errors import InvalidFile
+from opmark.models.call_schema import split_outside_brackets
 from opmark.schema import ImportProblem
 from opmark.schema.tensor import DTYPES
 from opmark.traces.collectives import (
@@ -171,23 +172,8 @@ def parse_type(text: str) -> ParsedType:
         return ParsedType("Tensor", DTYPE_NAMES.get(written, written))
     if text.endswith("]") and "[" in text:
         kind, _, inside = text[:-1].partition("[")
-        return ParsedType(kind, "", tuple(parse_type(part) for part in _split(inside)))
+        return ParsedType(kind, "", tuple(parse_type(part) for part in split_outside_brackets(inside)))
     return ParsedType(text)
-
-
-def _split(text: str) -> Iterator[str]:
-    """Yield the parts between commas that stand in no bracket."""
-    depth = start = 0
-    for place, letter in enumerate(text):
-        if letter in "[(<":
-            depth += 1
-        elif letter in "])>":
-            depth -= 1
-        elif letter == "," and depth == 0:
-            yield text[start:place].strip()
-            start = place + 1
-    if text:
-        yield text[start:].strip()
 
 
 def read_nodes(trace: ProgramTrace, nodes: Iterable[tuple[int, EtNode]], where: str) -> None:

@@ -49,6 +49,8 @@ _COPIES = frozenset({"to", "_to_copy", "clone", "contiguous", "copy_", "cat", "s
 """Calls whose result has the values of their arguments."""
 _LAST_OFFSET = 7
 """Place of `include_last_offset` among the arguments of an embedding bag."""
+_UNWRITTEN = frozenset({"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty"})
+"""Calls whose result has no values yet."""
 _MOST_ROUNDS = 8
 _MOST_DIFFERENCES = 20
 _TRITON = "triton"
@@ -275,6 +277,7 @@ class _Builder:
                 self._add(node)
             except Gap as gap:
                 self.left_out.append(OmittedCall(node, str(gap)))
+        self._fill_unwritten()
         self._spread_rules()
         tensors = self._make_all()
         self._try_steps(tensors)
@@ -537,6 +540,18 @@ class _Builder:
 
     # Values: rules for indices reach the tensors that indices were copied from.
 
+    def _fill_unwritten(self) -> None:
+        """Write ones into new memory that no recorded call writes before it is read: the program wrote there itself, as
+        `torch.tensor(1.0)` does."""
+        fresh: dict[ReplayStorage, ReplayStep] = {}
+        for step in self.steps:
+            for storage in {one.storage for one in step.variables()} & fresh.keys():
+                maker = fresh.pop(storage)
+                if storage not in step.writes:
+                    maker.function = _filled(maker.function)
+            if step.node.name in _UNWRITTEN:
+                fresh |= {one.storage: step for one in step.results()}
+
     def _spread_rules(self) -> None:
         for step in reversed(self.steps):
             name = step.node.name.partition("::")[2]
@@ -726,6 +741,10 @@ class _Builder:
             found.append(lines)
         finish = [f"{handle}.wait()" for handle in dict.fromkeys(pending.values())]
         return found, finish + streams.finish()
+
+
+def _filled(make: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: make(*args, **kwargs).fill_(1)
 
 
 def _pattern(targets: Expression, last: dict[str, int]) -> str:

@@ -1,13 +1,15 @@
-"""Replayed against original training steps: `python -m benchmarks.replay [NAME ...]` prints the table of README.md.
+"""Replayed against original training steps: `python -m benchmarks.replay [--device cuda] [NAME ...]` prints the table
+of README.md.
 
 Each program is captured with torch's own observers in this process, and then the original step and its replay run in
 turns, on one thread. Times are CPU times of the process, which other work on the machine changes least; memory is
-counted from the allocations that torch's profiler sees.
+counted from the allocations that torch's profiler sees. On a GPU the time is that of the kernels, copies and sets of a
+step, as torch's profiler records them, and beside it the time that the host takes to launch them.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -37,8 +39,10 @@ class Program(NamedTuple):
 class ReplayRow(NamedTuple):
     program: str
     coverage: str
-    cpu_ratio: float
+    ratio: float
+    """Time of the replay over the original: of the CPU, or of a GPU's kernels."""
     wall_ratio: float
+    """Time between two clock reads around a step; on a GPU nobody waits for it, so this is the host's part."""
     original: float
     memory_ratio: float
     peak: int
@@ -139,15 +143,32 @@ TITLES = {
 }  # fmt: skip
 
 
+def _activities() -> list[Any]:
+    from torch.profiler import ProfilerActivity
+
+    return [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if _on_gpu() else [])]
+
+
+def _on_gpu() -> bool:
+    return bool(torch.get_default_device().type == "cuda")
+
+
+def _wait() -> None:
+    if _on_gpu():
+        torch.cuda.synchronize()
+
+
 def capture(step: Step, path: Path) -> None:
     """Write the execution trace of one step, and the profiler's trace beside it."""
-    from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
+    from torch.profiler import ExecutionTraceObserver, profile
 
     for _ in range(_WARM_UP):
         step()
+    _wait()
     observer = ExecutionTraceObserver().register_callback(str(path))
-    with profile(activities=[ProfilerActivity.CPU], execution_trace_observer=observer) as found:
+    with profile(activities=_activities(), execution_trace_observer=observer) as found:
         step()
+        _wait()
     observer.unregister_callback()
     found.export_chrome_trace(str(path.with_suffix(".kineto.json")))
 
@@ -174,9 +195,30 @@ def measure(name: str, program: Program, replay: Replay) -> ReplayRow:
 
 
 def _time(step: Step) -> tuple[float, float]:
+    _wait()
     wall, start = time.perf_counter(), time.process_time()
     step()
-    return time.process_time() - start, time.perf_counter() - wall
+    cpu, wall = time.process_time() - start, time.perf_counter() - wall
+    return (_kernel_time(step) if _on_gpu() else cpu), wall
+
+
+def _kernel_time(step: Step) -> float:
+    """Return the seconds of all kernels, copies and sets of a step, added up."""
+    from torch.autograd import DeviceType
+    from torch.profiler import profile
+
+    with profile(activities=_activities()) as found:
+        step()
+        _wait()
+    events = found.profiler.kineto_results.events()
+    return (
+        sum(
+            float(one.duration_ns())
+            for one in events
+            if one.device_type() == DeviceType.CUDA and not one.is_user_annotation()
+        )
+        / 1e9
+    )
 
 
 def _bytes(tensors: list[torch.Tensor]) -> int:
@@ -185,6 +227,13 @@ def _bytes(tensors: list[torch.Tensor]) -> int:
 
 def _peak(step: Step) -> int:
     """Return the most bytes that a step has allocated at once, beyond what was there before."""
+    if _on_gpu():
+        _wait()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step()
+        _wait()
+        return int(torch.cuda.max_memory_allocated() - before)
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
@@ -197,28 +246,31 @@ def _peak(step: Step) -> int:
     return peak
 
 
-def run_program(name: str) -> ReplayRow:
+def run_program(name: str, device: str) -> ReplayRow:
     torch.set_num_threads(1)
+    torch.set_default_device(device)
     torch.manual_seed(0)
     program = PROGRAMS[name]()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "step.json"
         capture(program.step, path)
-        replay = compile_replay(read_trace(path))
+        replay = compile_replay(read_trace(path), device=device)
     return measure(name, program, replay)
 
 
-def run_ddp(rank: int, meeting: str, results: Any) -> None:
+def run_ddp(rank: int, world: int, device: str, meeting: str, results: Any) -> None:
     import torch.distributed as dist
 
     torch.set_num_threads(1)
+    torch.set_default_device(device)
     torch.manual_seed(0)
-    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    library = "gloo" if device == "cpu" else "nccl"
+    dist.init_process_group(library, init_method=f"file://{meeting}", rank=rank, world_size=world)
     program = ddp()
     path = Path(meeting).parent / f"step.rank-{rank}.json"
     capture(program.step, path)
     trace = read_trace(path)
-    replay = compile_replay(trace, groups=ReplayGroups(rank, 2, 2, trace.groups))
+    replay = compile_replay(trace, device=device, groups=ReplayGroups(rank, world, world, trace.groups))
     found = measure("ddp", program, replay)
     if rank == 0:
         results.put(tuple(found))
@@ -227,22 +279,30 @@ def run_ddp(rank: int, meeting: str, results: Any) -> None:
 
 
 def main() -> None:
-    names = sys.argv[1:] or [*PROGRAMS, "ddp"]
-    print("| program, one training step | replayed | CPU time, replay / original | wall time | original, CPU | "
-          "peak memory | gaps |")  # fmt: skip
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.replay", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(TITLES)} [default: all]")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    options = parser.parse_args()
+    if unknown := [name for name in options.names if name not in TITLES]:
+        parser.error(f"no program is called {unknown[0]}; there are {', '.join(TITLES)}")
+    device, world = options.device, 2 if options.device == "cpu" else torch.cuda.device_count()
+    time_name, wall_name = ("CPU time", "wall time") if device == "cpu" else ("kernel time", "host time")
+    print(f"| program, one training step | replayed | {time_name}, replay / original | {wall_name} | original, "
+          f"{time_name} | peak memory | gaps |")  # fmt: skip
     print("|---|---|---|---|---|---|---|")
-    for name in names:
+    for name in options.names or TITLES:
         if name == "ddp":
             import torch.multiprocessing as processes
 
             with tempfile.TemporaryDirectory() as folder:
                 results = processes.get_context("spawn").Queue()
-                processes.spawn(run_ddp, (str(Path(folder) / "meeting"), results), nprocs=2)
+                processes.spawn(run_ddp, (world, device, str(Path(folder) / "meeting"), results), nprocs=world)
                 row = ReplayRow(*results.get())
         else:
-            row = run_program(name)
+            row = run_program(name, device)
+        title = TITLES[name] if device == "cpu" else TITLES[name].replace("2 ranks on gloo", f"NCCL, world of {world}")
         cells = [
-            TITLES[name], row.coverage, f"{row.cpu_ratio:.3f}", f"{row.wall_ratio:.3f}", seconds(row.original),
+            title, row.coverage, f"{row.ratio:.3f}", f"{row.wall_ratio:.3f}", seconds(row.original),
             f"{row.memory_ratio:.2f} x {count_bytes(row.peak)}", row.gaps,
         ]  # fmt: skip
         print(f"| {' | '.join(cells)} |", flush=True)

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
+from plugin_site import PluginSite
 
 HERE = Path(__file__).parents[1]
-PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
 
 
-class Site:
-    """A virtual environment. What this interpreter has is seen there too, so that nothing is fetched."""
+class Site(PluginSite):
+    """An environment for the chip."""
 
-    def __init__(self, folder: Path) -> None:
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-        self.python = folder / "bin" / "python"
-        (self.packages,) = folder.glob("lib/python*/site-packages")
-        shared = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
-        (self.packages / "shared.pth").write_text(shared)
-        self._home = folder
-
-    def pip(self, *arguments: str) -> None:
-        done = subprocess.run([*PIP, "--python", str(self.python), *arguments], text=True, capture_output=True)
-        assert done.returncode == 0, done.stderr
-
-    def install(self) -> None:
-        self.pip("install", "--quiet", "--no-deps", "--no-build-isolation", str(HERE))
+    def install(self, package: Path = HERE) -> None:
+        super().install(package)
 
     def add(self, package: str, entry_points: str, code: str) -> None:
         """A package of one module, as an installer would leave it."""
@@ -42,13 +26,6 @@ class Site:
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(dedent(entry_points))
-
-    def run(self, *command: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        """With a store of its own, and a wide terminal."""
-        own = {"COLUMNS": "250", "OPMARK_DB": str(self._home / "runs.db"), "XDG_DATA_HOME": str(self._home / "data")}
-        return subprocess.run(
-            [str(self.python), *command], env={**os.environ, **own, **environ}, text=True, capture_output=True
-        )
 
     def opmark(self, *arguments: str, **environ: str) -> str:
         done = self.run("-m", "opmark", *arguments, **environ)

@@ -1,0 +1,155 @@
+"""How good are predictions? `python -m benchmarks.prediction FOLDER`: leave one GPU out, within one GPU, baselines.
+
+FOLDER holds tables of measured operators (device, sizes, milliseconds) as NeuSight publishes them. `--collect` measures
+operator families on this machine with opmark instead, and evaluates within the device on held-out shapes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from opmark.prediction.class_model import PROBES, ClassModel, TrainingEffort, train_class
+from opmark.prediction.predictor import predict_class
+from opmark.prediction.readers import read_tables, tables_in
+from opmark.prediction.samples import CLASSES, Samples, class_of
+
+_TESTED = 0.2
+_RANDOM_DRAWS = 3
+_POOL = 400
+
+
+def mape(predicted: np.ndarray, measured: np.ndarray) -> float:
+    return 100 * float(np.abs(predicted / measured - 1).mean())
+
+
+def covered(low: np.ndarray, high: np.ndarray, measured: np.ndarray) -> float:
+    return 100 * float(((low <= measured) & (measured <= high)).mean())
+
+
+def leave_one_out(
+    kind: str, chip: str, samples: Samples, raw: np.ndarray, effort: TrainingEffort, seed: int
+) -> dict[str, object]:
+    """Train on all GPUs but one and on 80 % of the shapes; test on the other shapes of the GPU that was left out."""
+    keys, generator = samples.shape_keys, np.random.default_rng(seed)
+    tested = (generator.random(keys.max() + 1) < _TESTED)[keys]
+    here = samples.device == chip
+    model = train_class(kind, samples.take(~here & ~tested), seed=seed, effort=effort)
+    test, measured = samples.take(here & tested), raw[here & tested]
+    pool = samples.take(generator.permutation(np.flatnonzero(here & ~tested))[:_POOL])
+    seconds, low, high = predict_class(model, test)
+    designed = pool.take(model.candidates(pool))
+    row: dict[str, object] = {
+        "class": kind, "chip": chip, "zero": mape(seconds, measured), "zero corrected": mape(seconds, test.seconds),
+        "cover": covered(low, high, measured), "width": float(np.median(high / low)),
+    }  # fmt: skip
+    seconds, low, high = predict_class(model, test, designed)
+    row |= {
+        "probes": mape(seconds, measured), "probes corrected": mape(seconds, test.seconds),
+        "cover probes": covered(low, high, measured), "width probes": float(np.median(high / low)),
+    }  # fmt: skip
+    draws = [pool.take(generator.choice(len(pool), PROBES, replace=False)) for _ in range(_RANDOM_DRAWS)]
+    answers = [predict_class(model, test, draw) for draw in draws]
+    row |= {
+        "random": float(np.mean([mape(answer[0], measured) for answer in answers])),
+        "cover random": float(np.mean([covered(answer[1], answer[2], measured) for answer in answers])),
+        "roofline": mape(test.roofline, measured), "neighbour": mape(model.neighbour(test), measured),
+        "blend": model.blend,
+    }  # fmt: skip
+    print(row, flush=True)
+    return row
+
+
+def within(kind: str, samples: Samples, raw: np.ndarray, effort: TrainingEffort, seed: int) -> list[dict[str, object]]:
+    """Train on 80 % of the shapes of all GPUs; test on the others, each GPU for itself."""
+    keys, generator = samples.shape_keys, np.random.default_rng(seed)
+    tested = (generator.random(keys.max() + 1) < _TESTED)[keys]
+    model: ClassModel = train_class(kind, samples.take(~tested), seed=seed, effort=effort)
+    rows = []
+    for chip in sorted(model.own):
+        here = (samples.device == chip) & tested
+        test = samples.take(here)
+        seconds, low, high = predict_class(model, test)
+        row: dict[str, object] = {
+            "class": kind, "chip": chip, "within": mape(seconds, raw[here]), "corrected": mape(seconds, test.seconds),
+            "median": 100 * float(np.median(np.abs(seconds / raw[here] - 1))),
+            "cover": covered(low, high, test.seconds),
+        }  # fmt: skip
+        print(row, flush=True)
+        rows.append(row)
+    return rows
+
+
+def table(rows: list[dict[str, object]], columns: dict[str, str]) -> str:
+    """Return a Markdown table with a row for each GPU and the mean of each class."""
+    lines = ["| class | GPU | " + " | ".join(columns.values()) + " |", "|---|---|" + "---:|" * len(columns)]
+    for kind in dict.fromkeys(str(row["class"]) for row in rows):
+        own = [row for row in rows if row["class"] == kind]
+        for row in own:
+            lines.append(f"| {kind} | {row['chip']} | " + " | ".join(f"{row[name]:.1f}" for name in columns) + " |")
+        means = (f"**{np.mean([float(str(row[name])) for row in own]):.1f}**" for name in columns)
+        lines.append(f"| **{kind}** | mean | " + " | ".join(means) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, help="folder with the tables")
+    parser.add_argument("--classes", nargs="*", default=list(CLASSES))
+    parser.add_argument("--part", choices=("across", "within", "both"), default="both")
+    parser.add_argument("--rows", type=int, default=TrainingEffort.rows, help="most shapes of a GPU to train with")
+    parser.add_argument("--within-rows", type=int, default=100_000, help="the same, within one GPU")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that train at once")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="measure on this device instead of reading tables")
+    parser.add_argument("--budget", type=float, default=240, help="seconds of measuring for each backend")
+    parser.add_argument("--out", type=Path, default=Path("prediction"), help="folder for the store of --device")
+    given = parser.parse_args()
+    if given.device:
+        from benchmarks.prediction_device import collect_and_evaluate
+
+        collect_and_evaluate(given.device, given.budget, given.out, given.seed)
+        return
+    if given.folder is None:
+        parser.error("expected a folder with tables, or --device")
+    started = time.perf_counter()
+    paths = tables_in(given.folder)
+    samples, raw = read_tables(paths), read_tables(paths, keep_drift=True).seconds
+    kinds = np.asarray([class_of(str(op)) for op in samples.operator], dtype=object)
+    with ProcessPoolExecutor(given.workers) as pool:
+        waiting, inside_waiting = [], []
+        for kind in given.classes:
+            rows = np.flatnonzero(kinds == kind)
+            part, own = samples.take(rows), raw[rows]
+            if given.part != "within":
+                effort = TrainingEffort(rows=given.rows)
+                waiting += [pool.submit(leave_one_out, kind, chip, part, own, effort, given.seed)
+                            for chip in sorted(set(part.device))]  # fmt: skip
+            if given.part != "across" and len(rows):
+                thorough = TrainingEffort(rounds=600, leaves=63, own_rounds=500, own_leaves=31, rows=given.within_rows)
+                inside_waiting.append(pool.submit(within, kind, part, own, thorough, given.seed))
+        across = [one.result() for one in waiting]
+        inside = [row for one in inside_waiting for row in one.result()]
+    if across:
+        print(table(across, {
+            "zero": "zero-shot", "probes": "10 probes", "random": "10 random", "cover": "covered",
+            "cover probes": "covered, probes", "width": "high/low", "width probes": "high/low, probes",
+            "zero corrected": "zero-shot, drift removed", "probes corrected": "10 probes, drift removed",
+            "roofline": "roofline", "neighbour": "neighbour",
+        }))  # fmt: skip
+    if inside:
+        print(
+            table(
+                inside, {"within": "MAPE", "median": "median", "corrected": "MAPE, drift removed", "cover": "covered"}
+            )
+        )
+    print(f"{time.perf_counter() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

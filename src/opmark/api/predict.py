@@ -1,0 +1,423 @@
+"""How long it would take, without running it: `opmark predict`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from opmark.api.extract import describe_case, find_operators, model_case
+from opmark.api.requests import RunRequest, talk
+from opmark.api.result import facts_of, machine_facts, open_store
+from opmark.api.run import run_request
+from opmark.catalogue import workload_file
+from opmark.catalogue.expansion import cases_of
+from opmark.errors import UserError
+from opmark.hardware.datasheets import datasheet
+from opmark.models.family import source_of
+from opmark.plugin.registry import backend as find_backend
+from opmark.plugin.registry import operator as find_operator
+from opmark.prediction.measured import (
+    case_call,
+    choose_entries,
+    device_name,
+    entry_of,
+    random_entries,
+    samples_of_figures,
+    usable_peaks,
+)  # fmt: skip
+from opmark.prediction.predictor import FAR, Prediction, Predictor, load, save, shipped, train
+from opmark.prediction.readers import find_chip, matching_chips, read_tables, tables_in
+from opmark.prediction.samples import (
+    CallSizes,
+    ChipFigures,
+    Samples,
+    chip_figures,
+    class_of,
+    missing_figures,
+    samples_of,
+    sizes_of_case,
+)  # fmt: skip
+from opmark.runner.selection import default_backends, select_cases
+from opmark.schema import Case, Entry, Workload
+from opmark.schema.case import MODEL_PREFIX
+from opmark.schema.machine import Peaks, findings_key
+from opmark.schema.options import PathLike, Selection
+from opmark.schema.workload import VERSION
+
+PROBES = 10
+LABEL = "predict"
+"""Label of runs that were measured to learn from."""
+_BATCH = 20
+
+
+@dataclass(frozen=True)
+class PredictedCase:
+    case: Case
+    prediction: Prediction
+    floor: float
+    """Seconds of the smallest call of this operator: what can be hidden behind other work."""
+
+
+@dataclass(frozen=True)
+class PredictedCases:
+    """Predictions for a chip, and what they are based on."""
+
+    what: str
+    chip: str
+    cases: tuple[PredictedCase, ...]
+    skipped: tuple[str, ...]
+    """Calls that cannot be predicted, and why."""
+    predictor: Predictor
+    notes: tuple[str, ...] = ()
+
+    @property
+    def alone(self) -> float:
+        """Seconds if every call waits for the one before: nothing is hidden."""
+        return sum(one.case.count * one.prediction.seconds for one in self.cases)
+
+    @property
+    def hidden(self) -> float:
+        """Seconds if every launch but the first is hidden behind the work of the calls before it."""
+        work = sum(one.case.count * max(one.prediction.seconds - one.floor, one.prediction.bound) for one in self.cases)
+        return work + max((one.floor for one in self.cases), default=0.0)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Ends of the interval of `alone`: errors on one chip go together, so ends are added."""
+        ends = [(one.case.count * one.prediction.low, one.case.count * one.prediction.high) for one in self.cases]
+        return sum(low for low, _ in ends), sum(high for _, high in ends)
+
+
+def predict(
+    what: str,
+    params: Mapping[str, Any] | None = None,
+    *,
+    on: str,
+    size: str = "",
+    phase: str = "forward",
+    backend: str | None = None,
+    model: PathLike | None = None,
+    far: bool = False,
+) -> PredictedCases:
+    """Predict the time of an operator, of a model's operators or of a workload on a chip, without running anything.
+
+    `far` answers even where the case lies far outside of what was learnt."""
+    predictor = find_predictor(backend, on, model)
+    cases, skipped = _cases(what, params, size, phase)
+    name, peaks = _chip(on, predictor)
+    known: list[tuple[Case, CallSizes, ChipFigures, float]] = []
+    for case in cases:
+        if unlearnt := _unlearnt_type(case, name, predictor):
+            skipped.append(_not_predicted(case, unlearnt))
+            continue
+        found = _known_call(case, name, predictor) if peaks is None else case_call(case, peaks)
+        if isinstance(found, str):
+            skipped.append(_not_predicted(case, found))
+        else:
+            known.append((case, *found))
+    if not known:
+        raise UserError(
+            f"nothing of `{what}` can be predicted: {skipped[0]}",
+            "`opmark run` measures it, and `opmark predict train` learns from what was measured",
+        )
+    devices = [device_name(name, str(case.params.get("dtype", "float32"))) for case, *_ in known]
+    samples = samples_of(
+        [call for _, call, _, _ in known], devices, [float("nan")] * len(known),
+        {device: figures for device, (_, _, figures, _) in zip(devices, known, strict=True)},
+        [bound for *_, bound in known],
+    )  # fmt: skip
+    predictions = predictor.predict(samples)
+    if not far:
+        near = [row for row, one in enumerate(predictions) if one.distance <= FAR]
+        beyond = [
+            _not_predicted(case, f"it lies far outside of what was learnt: 2^{one.distance:.1f} times beyond it")
+            for (case, *_), one in zip(known, predictions, strict=True)
+            if one.distance > FAR
+        ]
+        if not near:
+            raise UserError(
+                f"nothing of `{what}` can be predicted: {beyond[0]}",
+                f"learnt from {predictor.source}; `opmark run` measures it, --far answers all the same",
+            )
+        skipped += beyond
+        known, predictions = [known[row] for row in near], [predictions[row] for row in near]
+        samples = samples.take(near)
+    floors = _floors(samples, predictor)
+    notes = []
+    others = [sheet.chip for sheet in matching_chips(on) if sheet.chip != name] if on not in predictor.chips else []
+    if peaks is not None and others:
+        notes.append(f"`{on}` was taken for {name}; it also matches {', '.join(others)}")
+    if peaks is not None and name not in predictor.chips and (missing := missing_figures(peaks)):
+        notes.append(f"the datasheet of {name} lacks {', '.join(missing)}: typical figures stand in")
+    if unseen := sorted({str(op) for op, one in zip(samples.operator, predictions, strict=True) if not one.seen}):
+        notes.append(f"not in the training data, predicted as others of their class: {', '.join(unseen)}")
+    found_cases = tuple(
+        PredictedCase(case, one, floor) for (case, *_), one, floor in zip(known, predictions, floors, strict=True)
+    )
+    return PredictedCases(what, name, found_cases, tuple(skipped), predictor, tuple(notes))
+
+
+def model_folder() -> Path:
+    import platformdirs
+
+    return platformdirs.user_data_path("opmark") / "predictors"
+
+
+def find_predictor(backend: str | None = None, on: str = "", model: PathLike | None = None) -> Predictor:
+    """Return the model of a file; else the user's own for the backend, or for the chip; else the one that ships."""
+    if model is not None:
+        return load(Path(model))
+    if backend is not None:
+        own = model_folder() / f"{find_backend(backend).name}.npz"
+        if own.is_file():
+            return load(own)
+        if backend == shipped().backend:
+            return shipped()
+        raise UserError(
+            f"no model was trained for {backend}", f"`opmark predict train --backend {backend}` learns from the store"
+        )
+    for path in sorted(model_folder().glob("*.npz")):
+        found = load(path)
+        if on in found.chips or on in found.probes:
+            return found
+    return shipped()
+
+
+def train_from_files(paths: Sequence[PathLike], *, seed: int = 0, say: Callable[[str], None] = talk) -> Predictor:
+    """Train on tables of measured operators, each a file or a folder of them."""
+    tables: list[Path] = []
+    for path in map(Path, paths):
+        tables += tables_in(path) if path.is_dir() else [path]
+    samples = read_tables(tables, say=say)
+    names = ", ".join(path.name for path in tables)
+    return train(samples, names, backend="torch-cuda", quantity="latency", seed=seed, say=say)
+
+
+def train_from_store(
+    backend: str | None = None,
+    *,
+    db: PathLike | None = None,
+    quantity: str | None = None,
+    seed: int = 0,
+    say: Callable[[str], None] = talk,
+) -> Predictor:
+    """Train on the records of a backend in the store."""
+    backend = backend or default_backends()[0]
+    samples, found = stored_samples(backend, db=db, quantity=quantity)
+    return train(samples, f"store, {len(samples)} shapes", backend=backend, quantity=found, seed=seed, say=say)
+
+
+def stored_samples(backend: str, *, db: PathLike | None = None, quantity: str | None = None) -> tuple[Samples, str]:
+    """Return what a store knows of a backend, and the quantity."""
+    with closing(open_store(db)) as store:
+        figures = [one for one in store.figures() if one.backend == backend]
+        cases = store.cases({one.case for one in figures})
+        peaks: dict[str, tuple[str, Peaks]] = {}
+        for environment, facts in facts_of(store, (one.environment for one in figures)).items():
+            known = machine_facts(store, facts)
+            if found := usable_peaks(known.measured, known.datasheet):
+                peaks[environment] = (findings_key(facts), found)
+    if figures and not peaks:
+        raise UserError(
+            f"no record of {backend} is on a chip with known peaks",
+            f"`opmark calibrate --backend {backend}` measures the peaks of this machine",
+        )
+    return samples_of_figures(figures, cases, peaks, backend, quantity)
+
+
+def measure_for_training(
+    backend: str | None,
+    budget: float,
+    *,
+    db: PathLike | None = None,
+    seed: int = 0,
+    say: Callable[[str], None] = talk,
+) -> int:
+    """Measure cases to learn from until the budget (seconds) is spent; return how many were measured.
+
+    The first shapes are random. Later ones are, of many, those that lie farthest from all that was measured."""
+    backend = backend or default_backends()[0]
+    generator = np.random.default_rng(seed)
+    end, count = time.monotonic() + budget, 0
+    while time.monotonic() < end:
+        candidates = random_entries(6 * _BATCH, generator)
+        try:
+            known: Samples | None = stored_samples(backend, db=db)[0]
+        except UserError:
+            known = None  # nothing was measured yet
+        if known is None:
+            chosen = candidates[:_BATCH]
+        else:
+            figures = next(iter(known.chips.values()))
+            pairs = [(entry, call) for entry in candidates if (call := _entry_call(entry)) is not None]
+            calls = samples_of(
+                [call for _, call in pairs], [figures.chip] * len(pairs), [float("nan")] * len(pairs),
+                {figures.chip: figures},
+            )  # fmt: skip
+            chosen = choose_entries([entry for entry, _ in pairs], calls, known, _BATCH)
+        run_entries(chosen, backend, db=db)
+        count += len(chosen)
+        say(f"{count} cases measured, {max(0, end - time.monotonic()):.0f} s left")
+    return count
+
+
+def run_entries(entries: Sequence[Entry], backend: str, *, db: PathLike | None = None) -> None:
+    workload = Workload(VERSION, LABEL, list(entries))
+    run_request(
+        RunRequest(workload=workload, backend=[backend], effort="quick", processes=1, label=LABEL, session=LABEL, db=db,
+                   say=lambda line: None)
+    )  # fmt: skip
+
+
+def probe_entries(predictor: Predictor, on: str, count: int = PROBES) -> dict[str, list[Entry]]:
+    """Return by class the cases whose times would teach most about a chip."""
+    name, peaks = _chip(on, predictor)
+    if peaks is None:
+        raise UserError(f"no datasheet for `{on}`", "`opmark list chips` lists those that ship")
+    figures = chip_figures(peaks, "float32", peaks.threads)
+    found = {}
+    for kind, model in predictor.models.items():
+        known = model.reference
+        retargeted = samples_of(_calls(known), [name] * len(known), known.seconds, {name: figures})
+        found[kind] = [entry_of(retargeted, row) for row in model.candidates(retargeted, count)]
+    return found
+
+
+def probe_workload(on: str, *, model: PathLike | None = None, count: int = PROBES) -> str:
+    """Return the probes that would teach most about a chip as a workload file."""
+    found = probe_entries(find_predictor(None, on, model), on, count)
+    entries = [entry for kind in found.values() for entry in kind]
+    return workload_file.yaml_text(Workload(VERSION, "probes", entries, f"Probes of {on} for `opmark predict probe`."))
+
+
+def probe(
+    on: str,
+    *,
+    tables: Sequence[PathLike] = (),
+    backend: str | None = None,
+    model: PathLike | None = None,
+    count: int = PROBES,
+    db: PathLike | None = None,
+    say: Callable[[str], None] = talk,
+) -> tuple[Predictor, int]:
+    """Adapt a predictor to a chip by a few probes: of tables, or measured here. Return it and the number of probes."""
+    predictor = find_predictor(None, on, model)
+    if tables:
+        paths = [path for one in map(Path, tables) for path in (tables_in(one) if one.is_dir() else [one])]
+        probes = read_tables(paths, keep_drift=True, say=say)
+    else:
+        backend = backend or predictor.backend
+        entries = [entry for kind in probe_entries(predictor, on, count).values() for entry in kind]
+        run_entries(entries, backend, db=db)
+        measured, quantity = stored_samples(backend, db=db)
+        if quantity != predictor.quantity:
+            say(f"probes are {quantity}, the model has learnt {predictor.quantity}")
+        wanted = {(call.operator, call.m, call.n, call.k, call.batch)
+                  for entry in entries if (call := _entry_call(entry)) is not None}  # fmt: skip
+        rows = [row for row in range(len(measured)) if (
+            measured.operator[row], measured.m[row], measured.n[row], measured.k[row], measured.batch[row]
+        ) in wanted]  # fmt: skip
+        probes = measured.take(np.asarray(rows, dtype=int))
+    name, _ = _chip(on, predictor)
+    own = probes.take(np.flatnonzero(probes.device == name))
+    if not len(own):
+        raise UserError(
+            f"no probe is of {name}; they are of {', '.join(sorted(set(probes.device))) or 'nothing'}",
+            "--on names the chip that the probes were measured on",
+        )
+    predictor.add_probes(own)
+    return predictor, len(own)
+
+
+def save_predictor(predictor: Predictor, path: PathLike | None = None) -> Path:
+    """Write a predictor to a file, or where `opmark predict` finds it for its backend."""
+    target = Path(path) if path is not None else model_folder() / f"{predictor.backend}.npz"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    save(predictor, target)
+    return target
+
+
+def _cases(what: str, params: Mapping[str, Any] | None, size: str, phase: str) -> tuple[list[Case], list[str]]:
+    if what.startswith(MODEL_PREFIX):
+        case = model_case(what, params, size)
+        source = source_of(case.op.removeprefix(MODEL_PREFIX))
+        assert source is not None
+        found = find_operators(source, case.params, "torch", "cpu")
+        cases = [one for entry in found.entries for one in cases_of(entry, find_operator)]
+        return cases, [str(problem) for problem in found.problems]
+    if Path(what).is_file():
+        selected = select_cases(Selection(workload=what))
+        return list(selected.cases), list(map(str, selected.source.problems if selected.source else ()))
+    if Path(what).suffix in (".yaml", ".yml", ".json"):
+        raise UserError(f"there is no file {what}", "a workload or a trace is named by its path")
+    sizes = [size] if size else ([] if params else ["typical"])
+    return list(select_cases(Selection([what], params=params, size=sizes, phase=[phase])).cases), []
+
+
+def _chip(on: str, predictor: Predictor) -> tuple[str, Peaks | None]:
+    """Return the name of a chip as the predictor knows it, and its datasheet; None if only records of it are known."""
+    if on in predictor.chips:
+        return on, datasheet(on)
+    if sheet := find_chip(on, predictor.chips):
+        return sheet.chip, sheet
+    known = [name for name in predictor.chips if on.casefold() in name.casefold()]
+    if len(known) == 1 or (on in ("here", "cpu") and len(predictor.chips) == 1):
+        return (known or list(predictor.chips))[0], None
+    raise UserError(
+        f"no datasheet for `{on}`, and nothing was measured there",
+        "`opmark list chips` lists those that ship; docs/add-a-chip.md says how to add one; "
+        "`opmark predict train` learns a chip from the store",
+    )
+
+
+def _known_call(case: Case, name: str, predictor: Predictor) -> tuple[CallSizes, ChipFigures, float] | str:
+    """Return the call of a case on a chip that is known by its records alone."""
+    figures = predictor.chips[name]
+    call = _entry_call(Entry(case.op, dict(case.params), phases=[case.phase]))
+    if call is None:
+        return f"the work of `{case.op}` is not known"
+    # Small data may lie in a cache of unknown bandwidth: only computing bounds it.
+    moving = call.nbytes / figures.bandwidth if call.nbytes > 4 * figures.cache else 0.0
+    return call, figures, max(call.flops / figures.flops, moving)
+
+
+def _entry_call(entry: Entry) -> CallSizes | None:
+    (case,) = cases_of(entry, find_operator)
+    return sizes_of_case(find_operator(case.op), case)
+
+
+def _calls(samples: Samples) -> list[CallSizes]:
+    columns = (samples.operator, samples.batch, samples.m, samples.n, samples.k, samples.flops, samples.nbytes,
+               samples.image, samples.channels)  # fmt: skip
+    return [CallSizes(str(row[0]), *map(float, row[1:])) for row in zip(*columns, strict=True)]
+
+
+def _unlearnt_type(case: Case, name: str, predictor: Predictor) -> str:
+    """Return why a case cannot be predicted if no chip of the training data has its element type, whose efficiency is
+    another one."""
+    suffixes = {chip.partition(" [")[2] for chip in predictor.chips}
+    dtype = str(case.params.get("dtype", "float32"))
+    if device_name(name, dtype).removeprefix(name).removeprefix(" [") in suffixes:
+        return ""
+    learnt = ", ".join(sorted(suffix.rstrip("]") or "float32" for suffix in suffixes))
+    return f"the model has learnt {learnt} alone, not {dtype}"
+
+
+def _not_predicted(case: Case, why: str) -> str:
+    calls = f" ({case.count} calls)" if case.count > 1 else ""
+    return f"{describe_case(case)}{calls}: {why}"
+
+
+def _floors(samples: Samples, predictor: Predictor) -> list[float]:
+    floors = []
+    for row in range(len(samples)):
+        model = predictor.models[class_of(str(samples.operator[row]))]
+        one = samples.take([row])
+        floors.append(float(model.floor_of(one, unseen=str(samples.device[row]) not in model.own)[0]))
+    return floors

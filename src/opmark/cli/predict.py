@@ -1,0 +1,194 @@
+"""opmark predict"""
+
+from __future__ import annotations
+
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from typer.core import TyperGroup
+
+from opmark.api.requests import talk
+from opmark.cli.options import Db
+from opmark.cli.output import console, print_json_lines, write_out
+from opmark.errors import InvalidParameter
+from opmark.report.console.table import plain_table
+from opmark.units import count_noun, seconds
+
+if TYPE_CHECKING:
+    from opmark.api.predict import PredictedCase, PredictedCases
+
+_CASE = "case"
+_On = Annotated[str, typer.Option("--on", help="The chip: a name as in `opmark list chips`, or a part of one.")]
+_Model = Annotated[
+    Path | None, typer.Option(help="A model file. [default: your own for the backend, else the shipped]")
+]
+_Backend = Annotated[str | None, typer.Option("-b", "--backend", help="Backend whose model is used or trained.")]
+
+
+class PredictGroup(TyperGroup):
+    """`opmark predict matmul` is `opmark predict case matmul`."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if found := super().get_command(ctx, cmd_name):
+            return found
+        made = copy(self.commands[_CASE])
+        made.params = [copy(param) for param in made.params]
+        for param in made.params:
+            if param.name == "what":
+                param.required, param.default = False, cmd_name
+        return made
+
+
+predict = typer.Typer(cls=PredictGroup, no_args_is_help=True)
+
+
+@predict.command(_CASE)
+def case(
+    what: Annotated[str, typer.Argument(help="An operator, a model (model:resnet-18), or a workload or trace file.")],
+    on: _On,
+    param: Annotated[list[str] | None, typer.Option("-p", "--param", help="NAME=VALUE.")] = None,
+    size: Annotated[str, typer.Option(help="small, typical, large.")] = "",
+    phase: Annotated[str, typer.Option(help="forward, backward, both.")] = "forward",
+    backend: _Backend = None,
+    model: _Model = None,
+    far: Annotated[bool, typer.Option("--far", help="Answer even far outside of what was learnt.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per case.")] = False,
+) -> None:
+    """Predict time and 90 % interval on a chip, without running; `opmark predict OP` is short for it."""
+    from opmark.api.predict import predict as predict_case
+    from opmark.api.requests import parse_params
+
+    found = predict_case(
+        what,
+        parse_params([what], param) if param else None,
+        on=on,
+        size=size,
+        phase=phase,
+        backend=backend,
+        model=model,
+        far=far,
+    )
+    if as_json:
+        print_json_lines(_view(found, one) for one in found.cases)
+        for line in _not_predicted(found):
+            talk(line)
+        return
+    console().print(_table(found))
+    for line in _basis(found):
+        talk(line)
+
+
+@predict.command()
+def train(
+    tables: Annotated[
+        list[Path] | None, typer.Option("--from", help="Tables (CSV) or folders of them. [default: the store]")
+    ] = None,
+    backend: _Backend = None,
+    measure: Annotated[bool, typer.Option("--measure", help="First measure shapes far from those known.")] = False,
+    budget: Annotated[str, typer.Option(help="Time to measure for, as in 10m.")] = "10m",
+    seed: Annotated[int, typer.Option(help="The same seed and data give the same model.")] = 0,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Model file to write.")] = None,
+    db: Db = None,
+) -> None:
+    """Learn from the store, or from tables of measured operators."""
+    from opmark.api.predict import measure_for_training, save_predictor, train_from_files, train_from_store
+
+    if tables:
+        predictor = train_from_files(tables, seed=seed)
+    else:
+        if measure:
+            measure_for_training(backend, _seconds(budget), db=db, seed=seed)
+        predictor = train_from_store(backend, db=db, seed=seed)
+    path = save_predictor(predictor, output)
+    talk(f"model of {predictor.backend}, data {predictor.data_hash}, seed {seed}, in {path}")
+
+
+@predict.command()
+def probe(
+    on: _On,
+    tables: Annotated[
+        list[Path] | None, typer.Option("--from", help="Tables (CSV) of probes. [default: measure]")
+    ] = None,
+    backend: _Backend = None,
+    model: _Model = None,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, max=100, help="Probes per class of operators.")] = 10,
+    show: Annotated[
+        bool, typer.Option("--list", help="List the probes that would teach most, measure nothing.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Model file to write.")] = None,
+    db: Db = None,
+) -> None:
+    """Adapt a model to a chip with a few measured operators."""
+    from opmark.api.predict import probe as adapt
+    from opmark.api.predict import probe_workload, save_predictor
+
+    if show:
+        write_out(probe_workload(on, model=model, count=count), output)
+        return
+    predictor, found = adapt(on, tables=tables or (), backend=backend, model=model, count=count, db=db)
+    path = save_predictor(predictor, output)
+    talk(f"adapted by {count_noun(found, 'probe')}, in {path}")
+
+
+def _seconds(text: str) -> float:
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    try:
+        found = float(text[:-1]) * units[text[-1]] if text[-1:] in units else float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 1e6:
+        raise InvalidParameter(f"--budget: expected a time such as 10m or 90s, got `{text}`")
+    return found
+
+
+def _table(found: PredictedCases) -> Any:
+    from opmark.api.extract import describe_case
+
+    table = plain_table("case", "calls", "predicted", "90 % interval", "roofline alone", "nearest, scaled")
+    for one in sorted(found.cases, key=lambda one: -one.case.count * one.prediction.seconds):
+        guess = one.prediction
+        table.add_row(
+            describe_case(one.case), str(one.case.count), seconds(guess.seconds),
+            f"{seconds(guess.low)} – {seconds(guess.high)}", seconds(guess.roofline), seconds(guess.neighbour),
+        )  # fmt: skip
+    return table
+
+
+def _basis(found: PredictedCases) -> list[str]:
+    """Return what the predictions are based on, in lines."""
+    predictor = found.predictor
+    chips = ", ".join(predictor.chips)
+    lines = [f"on {found.chip}: {predictor.quantity} of {predictor.backend}, predicted and not measured"]
+    if len(found.cases) > 1 or found.cases[0].case.count > 1:
+        low, high = found.interval
+        without = f", without {len(found.skipped)} that could not be predicted," if found.skipped else ""
+        lines.append(
+            f"together{without} {seconds(found.alone)} ({seconds(low)} – {seconds(high)}) if every call waits for "
+            f"the one before; {seconds(found.hidden)} if all launches are hidden"
+        )
+    bases = sorted({one.prediction.basis for one in found.cases})
+    words = {"measured": "records of this chip", "probes": "probes of this chip", "datasheet": "the chip's datasheet"}
+    shapes = sum(sum(model.counts.values()) for model in predictor.models.values())
+    lines.append(f"based on {' and '.join(words[basis] for basis in bases)}; learnt from {shapes:,} shapes on {chips}")
+    worst = max(one.prediction.distance for one in found.cases)
+    lines.append(
+        "inside of what was learnt" if worst == 0 else f"outside of what was learnt by a factor of {2**worst:.1f}"
+    )
+    lines += found.notes
+    return [*lines, *_not_predicted(found)]
+
+
+def _not_predicted(found: PredictedCases) -> list[str]:
+    return [f"not predicted: {why}" for why in found.skipped]
+
+
+def _view(found: PredictedCases, one: PredictedCase) -> dict[str, Any]:
+    return {
+        "op": one.case.op, "params": one.case.params, "phase": one.case.phase, "count": one.case.count,
+        "chip": found.chip, "source": "predicted", "quantity": found.predictor.quantity,
+        "backend": found.predictor.backend, **msgspec.to_builtins(one.prediction),
+        "data_hash": found.predictor.data_hash,
+    }  # fmt: skip

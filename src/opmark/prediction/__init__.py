@@ -1,0 +1,1 @@
+"""How long an operator will take, without running it: samples, features, models, intervals."""

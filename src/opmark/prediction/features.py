@@ -1,0 +1,101 @@
+"""Features of calls: sizes, work, roofline, tiles and waves, alignment, and figures of the chip."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from opmark.prediction.samples import CONVOLUTION, ROWS, Samples
+
+_TILES = ((128, 128), (128, 64), (64, 128), (64, 64), (64, 32), (32, 64), (32, 32))
+_WAVES = ((128, 128), (128, 64), (64, 64), (32, 32))
+CHIP_FEATURES = (
+    "flops", "bandwidth", "multiprocessors", "watts_per_flop", "flops_per_unit", "bandwidth_per_unit", "cache",
+    "clock", "power_demand",
+)  # fmt: skip
+"""Features that are the same for every call on a chip: a forest of one chip has no use for them."""
+
+
+def features(kind: str, samples: Samples, codes: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Return the matrix of features of a class, and their names; those of the chip come last. `codes` has a number for
+    the operator of each sample."""
+    columns: dict[str, np.ndarray] = {}
+    units = samples.of_chip("multiprocessors")
+    cache = samples.of_chip("cache")
+    if kind == ROWS:
+        elements = samples.m * samples.n
+        columns |= {
+            "rows": _log2(samples.m), "columns": _log2(samples.n), "elements": _log2(elements),
+            "rows_per_unit": _log2(samples.m / units), "elements_per_unit": _log2(elements / units),
+            "full_blocks": samples.n / (np.ceil(samples.n / 1024) * 1024), "aligned_n": _alignment(samples.n),
+        }  # fmt: skip
+    else:
+        columns |= _product_features(samples, units)
+        if kind == CONVOLUTION:
+            columns |= {
+                "image": samples.image, "channels": _log2(samples.channels), "images": _log2(samples.batch),
+                "tiles_2": (np.ceil(samples.image / 2) * 2 / samples.image) ** 2,
+                "tiles_4": (np.ceil(samples.image / 4) * 4 / samples.image) ** 2,
+                "aligned_channels": _alignment(samples.channels), "aligned_image": _alignment(samples.image),
+                "aligned_images": _alignment(samples.batch),
+            }  # fmt: skip
+        else:
+            columns |= {
+                "aligned_m": _alignment(samples.m), "aligned_k": _alignment(samples.k), "batch": _log2(samples.batch),
+                "left_per_cache": _log2(4 * samples.m * samples.k / cache),
+                "right_per_cache": _log2(4 * samples.n * samples.k / cache),
+                "result_per_cache": _log2(4 * samples.m * samples.n / cache),
+            }  # fmt: skip
+    flops, bandwidth = samples.of_chip("flops"), samples.of_chip("bandwidth")
+    columns |= {
+        "operator": codes, "nbytes": _log2(samples.nbytes), "flops_of_call": _log2(samples.flops + 1),
+        "nbytes_per_cache": _log2(samples.nbytes / cache), "roofline": _log2(samples.roofline),
+        "balance": balance(samples), "bytes_per_element": _log2(samples.nbytes / (samples.m * samples.n)),
+        "flops": _log2(flops), "bandwidth": _log2(bandwidth), "multiprocessors": _log2(units),
+        "watts_per_flop": _log2(samples.of_chip("power") / flops), "flops_per_unit": _log2(flops / units),
+        "bandwidth_per_unit": _log2(bandwidth / units), "cache": _log2(cache), "clock": _log2(samples.of_chip("clock")),
+        "power_demand": _log2(samples.of_chip("power_demand")),
+    }  # fmt: skip
+    return np.stack(list(columns.values()), 1).astype(np.float32), list(columns)
+
+
+def balance(samples: Samples) -> np.ndarray:
+    """Logarithm of computing time over moving time: above 0 where computing limits."""
+    return np.asarray(np.clip(_log2((samples.computing + 1e-15) / (samples.moving + 1e-15)), -12, 12))
+
+
+def size_axes(kind: str, samples: Samples) -> np.ndarray:
+    """Return the sizes by which shapes are near or far, as logarithms."""
+    if kind == ROWS:
+        return np.stack([_log2(samples.m), _log2(samples.n)], 1)
+    if kind == CONVOLUTION:
+        return np.stack([_log2(samples.m), _log2(samples.n), _log2(samples.k), _log2(samples.image)], 1)
+    return np.stack([_log2(samples.m), _log2(samples.n), _log2(samples.k), _log2(samples.batch)], 1)
+
+
+def _product_features(samples: Samples, units: np.ndarray) -> dict[str, np.ndarray]:
+    m, n, k = samples.m, samples.n, samples.k
+    # A convolution's batch is already in m.
+    batch = np.where(samples.image > 1, 1.0, samples.batch)
+    columns = {
+        "m": _log2(m), "n": _log2(n), "k": _log2(k), "smaller": _log2(np.minimum(m, n)),
+        "larger": _log2(np.maximum(m, n)), "aspect": _log2(m / n), "depth": _log2(k / np.sqrt(m * n)),
+        "aligned_n": _alignment(n),
+    }  # fmt: skip
+    for height, width in _TILES:
+        padded = np.ceil(m / height) * height * np.ceil(n / width) * width
+        columns[f"filled_{height}x{width}"] = m * n / padded
+        if (height, width) in _WAVES:
+            waves = batch * np.ceil(m / height) * np.ceil(n / width) / units
+            columns[f"waves_{height}x{width}"] = _log2(waves)
+            columns[f"last_wave_{height}x{width}"] = waves / np.ceil(waves)
+            columns[f"padding_{height}x{width}"] = _log2(np.ceil(waves) * units * height * width / (m * n * batch))
+    return columns
+
+
+def _log2(values: np.ndarray) -> np.ndarray:
+    return np.asarray(np.log2(np.maximum(values, 1e-30)))
+
+
+def _alignment(sizes: np.ndarray) -> np.ndarray:
+    """Return how often a size can be halved, at most 5 times: which vector instructions fit."""
+    return np.asarray(sum((sizes % 2**power == 0).astype(float) for power in range(1, 6)))

@@ -1,0 +1,189 @@
+"""Read samples from files: the tables of measured operators that NeuSight publishes, and tables like them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from opmark.errors import InvalidFile, UserError
+from opmark.hardware.datasheets import datasheets, names
+from opmark.prediction.features import features
+from opmark.prediction.forest import grow_forest
+from opmark.prediction.samples import CallSizes, ChipFigures, Samples, chip_figures, class_of, samples_of
+from opmark.schema.machine import Peaks
+
+_OPERATORS = {"pow": "power", "ln": "layer_norm"}
+_PRODUCT = {"device", "B", "M", "N", "K", "ms"}
+_CONVOLUTION = {"device", "B", "in_channels", "out_channels", "kernel", "image", "stride", "padding", "ms"}
+_ROWS = {"op", "device", "rows", "columns", "ms"}
+_TWO_INPUTS = ("add", "div", "mul", "power")
+_DRIFT_ROWS = 2500
+"""Number of calls, evenly over a session, that its drift is found with."""
+LEAST_DRIFT = 0.2
+"""Drift over a session, relative to the median of the shorter half of its calls, from which it is removed."""
+
+
+def find_chip(name: str, preferred: Collection[str] = ()) -> Peaks | None:
+    """Return the datasheet of a chip by its name, an alias, or a part of one, as in `A100-PCIE-40GB`; of several that
+    match, one of the preferred chips."""
+    parts = matching_chips(name)
+    # `A100` is any of the A100s: else the first one that ships, as the list has the usual variant first.
+    return next((sheet for sheet in parts if sheet.chip in preferred), parts[0] if parts else None)
+
+
+def matching_chips(name: str) -> list[Peaks]:
+    """Return the datasheets of all chips that a name may stand for."""
+    known = datasheets()
+    for sheet in known:
+        if name in names(sheet):
+            return [sheet]
+    folded = _folded(name)
+    exact = [sheet for sheet in known if folded in {_folded(one) for one in names(sheet)}]
+    return exact or [sheet for sheet in known if any(folded in _folded(one) for one in names(sheet))]
+
+
+def _folded(name: str) -> str:
+    folded = "".join(letter for letter in name.casefold() if letter.isalnum())
+    for word in ("nvidia", "tesla", "geforce"):
+        folded = folded.replace(word, "")
+    return folded
+
+
+def read_tables(paths: Sequence[Path], *, keep_drift: bool = False, say: Callable[[str], None] = print) -> Samples:
+    """Read CSV files (also .gz) of measured calls in float32. What drifted over a session is corrected, and said."""
+    calls: list[CallSizes] = []
+    devices: list[str] = []
+    seconds: list[float] = []
+    for path in paths:
+        for number, row in enumerate(_rows(path), 2):
+            try:
+                time = float(row["ms"]) / 1e3
+                if not 0 < time < float("inf"):
+                    raise ValueError(f"time of {row['ms']} ms")
+                calls.append(_call(row))
+            except (ValueError, KeyError, ZeroDivisionError) as error:
+                raise InvalidFile(
+                    f"{path}:{number}: {error}", "expected sizes as whole numbers, time as `ms`"
+                ) from None
+            devices.append(row["device"])
+            seconds.append(time)
+    chips = {name: _figures(name) for name in sorted(set(devices))}
+    samples = samples_of(calls, [chips[name].chip for name in devices], seconds,
+                         {figures.chip: figures for figures in chips.values()})  # fmt: skip
+    return samples if keep_drift else _without_drift(samples, say)
+
+
+def tables_in(folder: Path) -> list[Path]:
+    found = sorted(path for path in folder.iterdir() if path.name.endswith((".csv", ".csv.gz")))
+    if not found:
+        raise UserError(f"{folder}: has no .csv or .csv.gz", "expected tables with device, sizes and ms")
+    return found
+
+
+def hash_of(samples: Samples) -> str:
+    """Return a hash of the data: the same samples in the same order give the same model."""
+    digest = hashlib.sha256()
+    for column in (samples.m, samples.n, samples.k, samples.batch, samples.flops, samples.nbytes, samples.seconds):
+        digest.update(np.ascontiguousarray(column, dtype=float).tobytes())
+    digest.update("\0".join((*samples.operator, *samples.device)).encode())
+    return digest.hexdigest()[:16]
+
+
+def _figures(name: str) -> ChipFigures:
+    sheet = find_chip(name)
+    if sheet is None:
+        raise UserError(
+            f"no datasheet for the device `{name}`",
+            "`opmark list chips` lists those that ship; docs/add-a-chip.md says how to add one",
+        )
+    return chip_figures(sheet, "float32")
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    except (gzip.BadGzipFile, EOFError, UnicodeDecodeError) as error:
+        raise InvalidFile(f"{path}: is not a table: {error}", "expected CSV, plain or compressed with gzip") from None
+    reader = csv.DictReader(io.StringIO(text))
+    columns = set(reader.fieldnames or ())
+    if not any(needed <= columns for needed in (_PRODUCT, _CONVOLUTION, _ROWS)):
+        raise InvalidFile(
+            f"{path}: has the columns {', '.join(sorted(columns)) or 'none'}",
+            "expected device, B, M, N, K, ms; or op, device, rows, columns, ms; or those of conv2d",
+        )
+    rows = list(reader)
+    if columns >= _PRODUCT and "op" not in columns:
+        # The tables of linear layers have a batch of 1 throughout.
+        name = "linear" if all(row["B"] == "1" for row in rows) else "batched_matmul"
+        rows = [{**row, "op": name} for row in rows]
+    return rows
+
+
+def _call(row: dict[str, str]) -> CallSizes:
+    if "in_channels" in row:
+        images, channels, out, kernel, image, stride, padding = (
+            int(row[name]) for name in ("B", "in_channels", "out_channels", "kernel", "image", "stride", "padding")
+        )
+        height = (image + 2 * padding - kernel) // stride + 1
+        windows, elements = images * height**2, channels * kernel**2
+        moved = 4.0 * (images * channels * image**2 + windows * out + out * elements)
+        return CallSizes(
+            "conv2d", images, windows, out, elements, 2.0 * windows * out * elements, moved, height, channels
+        )
+    if "rows" in row:
+        name = row["op"]
+        with_number = name.endswith("u") and name not in ("relu", "gelu")
+        name = name.removesuffix("u") if with_number else name
+        name = _OPERATORS.get(name, name)
+        rows, columns = int(row["rows"]), int(row["columns"])
+        reads = 2 if name in _TWO_INPUTS and not with_number else 1
+        label = f"{name} y=scalar" if with_number else name
+        return CallSizes(label, 1, rows, columns, 1, float(rows * columns), 4.0 * rows * columns * (reads + 1))
+    batch, m, n, k = (int(row[name]) for name in ("B", "M", "N", "K"))
+    moved = 4.0 * batch * (m * n + m * k + n * k)
+    return CallSizes(row["op"], batch, m, n, k, 2.0 * batch * m * n * k, moved)
+
+
+def _without_drift(samples: Samples, say: Callable[[str], None]) -> Samples:
+    """Subtract what a session adds to every call the longer it lasts; the mean stays. Rows are in the order of time."""
+    corrected = samples.seconds.copy()
+    for kind in sorted({class_of(str(op)) for op in set(samples.operator)}):
+        of_kind = np.asarray([class_of(str(op)) == kind for op in samples.operator])
+        for chip in sorted(set(samples.device[of_kind])):
+            rows = np.flatnonzero(of_kind & (samples.device == chip))
+            if len(rows) < 500:
+                continue
+            slope = drift_of(kind, samples.take(rows))
+            position = np.arange(len(rows)) / len(rows) - 0.5
+            shorter = np.median(np.sort(samples.seconds[rows])[: len(rows) // 2])
+            if abs(slope) > LEAST_DRIFT * shorter:
+                say(f"{kind} on {chip} drifts by {1e3 * slope:+.2f} ms per call over its session: corrected")
+                corrected[rows] = np.maximum(samples.seconds[rows] - slope * position, 0.3 * samples.seconds[rows])
+    samples.seconds = np.maximum(corrected, samples.bound)
+    return samples
+
+
+def drift_of(kind: str, samples: Samples) -> float:
+    """Return the seconds by which calls of a session get longer from its begin to its end."""
+    order = np.unique(np.linspace(0, len(samples) - 1, _DRIFT_ROWS).astype(int))
+    samples = samples.take(order)
+    numbers = {op: number for number, op in enumerate(sorted(set(samples.operator)))}
+    matrix, _ = features(kind, samples, np.asarray([float(numbers[op]) for op in samples.operator]))
+    position = np.arange(len(samples)) / len(samples) - 0.5
+    base = samples.roofline + np.quantile(samples.seconds, 0.002)
+    total, seconds = 0.0, samples.seconds
+    far = np.abs(position) > 0.25
+    for _ in range(3):
+        forest = grow_forest(matrix, np.log(seconds / base), rounds=60, leaves=15, seed=0)
+        expected = np.exp(forest.predict(matrix)) * base
+        short = far & (expected < np.quantile(expected, 0.6))
+        total += float(np.median((seconds - expected)[short] / position[short]))
+        seconds = np.maximum(samples.seconds - total * position, 0.3 * samples.seconds)
+    return total

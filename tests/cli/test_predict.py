@@ -1,0 +1,127 @@
+"""`opmark predict`: answers with interval, baselines and basis, and messages for what it cannot know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opmark.api.predict import find_predictor, measure_for_training, predict, probe, probe_workload, save_predictor
+from opmark.errors import UserError
+
+Command = Callable[..., Any]
+SIZES = {"M": 2048, "N": 1024, "K": 512}
+MATMUL = ("predict", "matmul", "-p", "M=2048", "-p", "N=1024", "-p", "K=512")
+
+
+def test_an_operator_is_predicted_with_interval_baselines_and_basis(main: Command) -> None:
+    done = main(*MATMUL, "--on", "V100-PCIE-32GB")
+    assert done.code == 0
+    for text in ("90 % interval", "roofline alone", "nearest, scaled"):
+        assert text in done.out
+    for text in ("predicted and not measured", "records of this chip", "inside of what was learnt"):
+        assert text in done.err
+
+
+def test_json_says_that_the_number_is_predicted(main: Command) -> None:
+    (found,) = main(*MATMUL, "--on", "H100", "--json").objects
+    assert (found["source"], found["basis"], found["chip"]) == ("predicted", "datasheet", "NVIDIA H100 80GB HBM3")
+    assert found["bound"] <= found["low"] <= found["seconds"] <= found["high"]
+
+
+@pytest.mark.parametrize("chip", ["A100", "H100 PCIe", "L4", "A10", "RTX A6000", "A100 80GB PCIe", "H200", "P4"])
+def test_chips_outside_of_the_training_data_are_answered_with_wider_intervals(chip: str) -> None:
+    (one,) = predict("matmul", SIZES, on=chip).cases
+    assert one.prediction.seconds >= one.prediction.bound
+    (known,) = predict("matmul", SIZES, on="V100-PCIE-32GB").cases
+    if one.prediction.basis == "datasheet":
+        ratio = one.prediction.high / one.prediction.low
+        assert ratio > known.prediction.high / known.prediction.low
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        ({"what": "matmul", "params": {"M": 2**22, "N": 64, "K": 64}, "on": "T4"}, "far outside", "--far"),
+        ({"what": "matmul", "params": SIZES, "on": "Fast 9000"}, "no datasheet for `Fast 9000`", "opmark list chips"),
+        ({"what": "matmul", "params": {**SIZES, "dtype": "bfloat16"}, "on": "A100"}, "learnt float32 alone", "train"),
+        ({"what": "matmul", "params": SIZES, "on": "T4", "backend": "jax-cpu"}, "no model was trained", "train"),
+        ({"what": "reshape", "on": "T4"}, "nothing of `reshape` can be predicted", "opmark run"),
+        ({"what": "matmul", "params": SIZES, "on": "NVIDIA H100 NVL"}, "lacks flops.float32", "calibrate"),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused_with_a_way_on(arguments: dict, message: str, hint: str) -> None:  # type: ignore[type-arg]
+    with pytest.raises(UserError, match=message) as caught:
+        predict(**arguments)
+    assert hint in str(caught.value.hint)
+
+
+def test_of_several_chips_that_match_one_that_was_learnt_is_taken_and_named() -> None:
+    found = predict("matmul", SIZES, on="A100")
+    assert found.chip == "NVIDIA A100-PCIE-40GB"
+    assert found.cases[0].prediction.basis == "measured"
+    assert any(note.startswith("`A100` was taken for NVIDIA A100-PCIE-40GB") for note in found.notes)
+    assert not any("was taken for" in note for note in predict("matmul", SIZES, on="Tesla T4").notes)
+
+
+def test_far_answers_all_the_same_and_says_how_far() -> None:
+    (one,) = predict("matmul", {"M": 2**22, "N": 64, "K": 64}, on="T4", far=True).cases
+    assert one.prediction.distance > 2
+
+
+def test_a_workload_is_summed_between_hidden_and_waited_for_launches(tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text(
+        "schema: 1\nname: two\ncases:\n"
+        "- {op: matmul, params: {M: 512, N: 512, K: 512}, count: 3}\n- {op: relu, params: {shape: [512, 512]}}\n"
+    )
+    found = predict(str(path), on="T4")
+    times = {one.case.op: one.prediction.seconds for one in found.cases}
+    assert found.alone == pytest.approx(3 * times["matmul"] + times["relu"])
+    assert found.hidden < found.alone
+    assert found.interval[0] < found.alone < found.interval[1]
+
+
+def test_what_lies_far_outside_in_a_workload_is_listed_and_the_rest_predicted(main: Command, tmp_path: Path) -> None:
+    path = tmp_path / "far.yaml"
+    path.write_text(
+        "schema: 1\nname: far\ncases:\n- {op: matmul, params: {M: 512, N: 512, K: 512}}\n"
+        "- {op: matmul, params: {M: 4194304, N: 64, K: 64}, count: 3}\n"
+        "- {op: matmul, params: {M: 64, N: 64, K: 64, dtype: bfloat16}}\n"
+    )
+    found = predict(str(path), on="T4")
+    assert [one.case.params["M"] for one in found.cases] == [512]
+    assert len(found.skipped) == 2
+    done = main("predict", str(path), "--on", "T4", "--json")
+    assert len(done.objects) == 1
+    assert "(3 calls): it lies far outside" in done.err
+    assert len(predict(str(path), on="T4", far=True).cases) == 2
+
+
+def test_probes_are_listed_and_a_file_of_probes_adapts_the_model(tmp_path: Path) -> None:
+    assert probe_workload("L4", count=2).count('"op":') == 2 * len(find_predictor().models)
+    table = tmp_path / "probes.csv"
+    guess = predict("linear", SIZES, on="L4").cases[0].prediction.seconds
+    rows = "".join(f"L4,1,{m},1024,512,{2e3 * guess * m / 2048}\n" for m in (1024, 1536, 2048, 3072, 4096))
+    table.write_text("device,B,M,N,K,ms\n" + rows)
+    predictor, count = probe("L4", tables=[table])
+    assert count == 5
+    path = save_predictor(predictor, tmp_path / "adapted.npz")
+    (after,) = predict("linear", SIZES, on="L4", model=path).cases
+    assert after.prediction.basis == "probes"
+    assert after.prediction.seconds > 1.3 * guess
+    with pytest.raises(UserError, match="no probe is of NVIDIA A10"):
+        probe("A10", tables=[table])
+
+
+def test_a_backend_is_learnt_from_what_was_measured_here(main: Command, tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    db = tmp_path / "store.db"
+    assert measure_for_training("numpy-cpu", 1.0, db=db, say=lambda _: None) > 0
+    # 20 shapes are too few; without peaks of this processor nothing can be learnt at all.
+    done = main("predict", "train", "--backend", "numpy-cpu", "--db", str(db))
+    assert done.code == 2
+    assert "too few" in done.err or "known peaks" in done.err
+    assert "hint: " in done.err

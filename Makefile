@@ -27,7 +27,7 @@ else
 FORGET_FAILURES := rm -rf .pytest_cache/v/opmark
 endif
 
-.PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-faults test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-models test-traces test-judge test-plugin guests test-guests lint types bench clean
+.PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-faults test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-models test-traces test-tuning test-fleet test-judge test-plugin guests test-guests lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
@@ -95,6 +95,12 @@ test-models: $(VENV)/.installed-dev  ## whole models: the zoo, models of users, 
 test-traces: $(VENV)/.installed-dev  ## recorded programs: capture, files of other systems, workloads made of them, replay
 	$(FILE_BY_FILE) --group=traces
 
+test-tuning: $(VENV)/.installed-dev  ## spaces, tuners, the database of tuned configurations, whole tunings
+	$(SIDE_BY_SIDE) --group=tuning
+
+test-fleet: $(VENV)/.installed-dev postgresql  ## a Ray cluster on this machine: nodes, drivers and servers that die, join and leave
+	timeout 900 $(PYTEST) --group=fleet  # one at a time: each test uses the whole cluster
+
 test-judge: $(VENV)/.installed-dev  ## kernels that cheat, and honest ones, before the judge
 	$(FILE_BY_FILE) --group=judge
 
@@ -110,14 +116,16 @@ PLUGIN := plugins/opmark-example-npu
 # Apart from $(VENV): what is installed there would show up in every other test.
 PLUGIN_VENV := .venv-plugin
 
-test-plugin: $(PLUGIN_VENV)/.installed  ## a vendor's package outside of src, installed beside opmark without any framework
+test-plugin: $(PLUGIN_VENV)/.installed  ## packages outside of src, installed beside opmark without any framework: a vendor's, pytest-opmark, the action
 	cd $(PLUGIN) && $(CURDIR)/$(PLUGIN_VENV)/bin/python -m pytest
+	cd plugins/pytest-opmark && $(CURDIR)/$(PLUGIN_VENV)/bin/python -m pytest
+	cd plugins/opmark-action && $(CURDIR)/$(PLUGIN_VENV)/bin/python -m pytest
 
 # The tests install the package themselves, into environments that see this one: what it needs is all that is here.
 $(PLUGIN_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv --clear $(PLUGIN_VENV)
 	$(PLUGIN_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
-	  --editable . 'pip>=22.3' 'hatchling>=1.25' 'pytest>=8' 'pytest-timeout>=2.3'
+	  --editable . 'pip>=22.3' 'hatchling>=1.25' 'pytest>=8' 'pytest-timeout>=2.3' 'pytest-xdist>=3.6'
 	@touch $@
 
 lint: $(VENV)/.installed-dev
@@ -127,6 +135,7 @@ lint: $(VENV)/.installed-dev
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/mypy $(PLUGIN)/src
+	$(BIN)/mypy plugins/pytest-opmark/src
 
 bench: $(VENV)/.installed-dev  ## what opmark itself costs; results are kept in benchmarks/README.md
 	$(BIN)/python -m benchmarks
@@ -146,5 +155,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP_INSTALL) --editable '.[torch,models,data,real-models,jax-models,jax,onnxruntime,openvino,tvm,postgresql,tables,serve,browser,dev]'
+	$(PIP_INSTALL) --editable '.[torch,models,data,real-models,jax-models,jax,onnxruntime,openvino,tvm,tune,predict,ray,postgresql,tables,serve,browser,dev]'
 	@touch $@

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import opmark
@@ -31,12 +32,13 @@ from opmark.units import count_noun, percent, rate, seconds, significant, small_
 SUITES = ("vision", "fused", "recsys", "llm", "torch-all", "param", "opperf", "sweep", "bytemicroperf")
 """The short ones come first: where time is short, most suites are whole all the same."""
 SPEED_SUITES = ("llm", "torch-all")
-SPEED_SAMPLE = 100
+SPEED_SAMPLE = 60
 TOP = "top-line"
 _ENOUGH = 15.0
 """Seconds below which no further part is begun: a worker takes as long to start."""
 _SHARE = 2
 """How many times its even share of the time a part may take; short parts leave theirs to the others."""
+_MOST_REASON = 200
 _TOP_QUANTITIES = ("device_time", "latency", "host_time", "throughput", "energy")
 _COMPUTE = ("gemm", "attention", "convolution")
 _MEMORY = ("memory", "element-wise", "activation", "normalization", "reduction")
@@ -100,6 +102,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sample", type=int, default=500, help="cases of each suite [default: 500]")
     parser.add_argument("--budget", type=float, default=540.0, help="seconds for this call [default: 540]")
     parser.add_argument("--effort", default="quick", help="as of `opmark run` [default: quick]")
+    parser.add_argument("--quantity", help="of the suites, as of `opmark run` [default on a device: device_time]")
+    parser.add_argument("--cache", help="of the suites, as of `opmark run` [default on a device: cold]")
     parser.add_argument("--size", default="large", help="size of the top-line cases [default: large]")
     parser.add_argument("--db", type=Path, default=Path("device-report.db"), help="store [default: device-report.db]")
     parser.add_argument("--page", type=Path, help="page to write [default: docs/results/CHIP.md]")
@@ -107,18 +111,24 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _parts(options: argparse.Namespace) -> list[Part]:
+    """Return what is measured. On a device the suites have its own time with cold caches alone, unless the options say
+    otherwise: two of them say how long all quantities take."""
+    if find_backend(options.backend).device != "cpu":
+        options.quantity = options.quantity or "device_time"
+        options.cache = options.cache or "cold"
     common = {"backend": options.backend, "effort": options.effort}
     suites = [name for name in options.suites.split(",") if name]
     top = {"workload": top_line_workload(options.size), "quantity": _TOP_QUANTITIES, **common}
-    fast = min(SPEED_SAMPLE, options.sample)
+    some = min(SPEED_SAMPLE, options.sample)
+    chosen = {name: value for name in ("quantity", "cache") if (value := getattr(options, name))}
     return [
         Part(TOP, top),
         *(
-            Part(f"{name}, device_time alone", {"suite": name, "sample": fast, "quantity": "device_time", **common})
+            Part(f"{name}, all quantities", {"suite": name, "sample": some, **common})
             for name in SPEED_SUITES
-            if name in suites and find_backend(options.backend).device != "cpu"
+            if name in suites and chosen
         ),
-        *(Part(name, {"suite": name, "sample": options.sample, **common}) for name in suites),
+        *(Part(name, {"suite": name, "sample": options.sample, **chosen, **common}) for name in suites),
     ]
 
 
@@ -296,21 +306,23 @@ def _failures(views: dict[str, RunView]) -> Iterator[str]:
     yield from _header(["part", "status", "tasks", "reason of the first", "for example"])
     for (label, status, _), rows in sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]))):
         example = rows[0]
-        yield _line([label, status, str(len(rows)), example.reason.partition("\n")[0], example.name])
+        reason = shorten(example.reason.partition("\n")[0], _MOST_REASON, placeholder=" ...")
+        yield _line([label, status, str(len(rows)), reason, example.name])
 
 
 def _how(options: argparse.Namespace) -> Iterator[str]:
     yield from ("", "## How this was measured", "")
     drawn, sample = count_noun(options.sample, "case"), f"`--sample {options.sample}`"
     yield f"Of each suite at most {drawn} are drawn ({sample}), one of each operator where there is room, and"
-    yield f"measured with `--effort {options.effort}`. Outputs are verified against a float64 reference; callables,"
-    yield "as in torch-all, have none. docs/measure.md says what the quantities are. To repeat it, give the same"
-    yield "command until everything is measured:"
+    how = "".join(f"--{name} {value} " for name in ("quantity", "cache") if (value := getattr(options, name)))
+    yield f"measured with `{how}--effort {options.effort}`. Outputs are verified against a float64 reference;"
+    yield "callables, as in torch-all, have none. docs/measure.md says what the quantities are. To repeat it, give the"
+    yield "same command until everything is measured:"
     yield ""
     yield "```"
     yield (
         f"python -m benchmarks.device_report --backend {options.backend} --suites {options.suites} "
-        f"--sample {options.sample} --effort {options.effort} --size {options.size} --db {options.db}"
+        f"--sample {options.sample} {how}--effort {options.effort} --size {options.size} --db {options.db}"
     )
     yield f"opmark show {TOP} --db {options.db}    # the cases behind a line"
     yield "```"

@@ -35,7 +35,9 @@ CALM = TESTS / "helpers" / "calm"
 FAKE_PROFILERS = TESTS / "runner" / "profilers" / "fakes"
 
 
-GROUPS = ("store", "dashboard", "verdicts", "ranks", "frameworks", "judge", "models", "traces", "docs")
+GROUPS = (
+    "store", "dashboard", "verdicts", "ranks", "frameworks", "judge", "models", "traces", "tuning", "fleet", "docs",
+)  # fmt: skip
 """Markers of whole files. A file is of a group by its `pytestmark`, or because a folder above it is called so."""
 REST = "rest"
 

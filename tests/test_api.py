@@ -16,7 +16,6 @@ import msgspec
 import pytest
 
 import opmark
-from opmark.api import run as run_module
 from opmark.api.coverage import coverage
 from opmark.api.describe import describe
 from opmark.api.doctor import noise_floor
@@ -34,6 +33,7 @@ from opmark.cli.show import show as show_command
 from opmark.errors import StoreError, UnknownName, UserError
 from opmark.plugin.registry import backends, catalogue
 from opmark.runner.doctor import doctor
+from opmark.runner.executors import base as executor_module
 from opmark.schema import EFFORTS, MODES, Case, Record, Run, Settings, Task
 
 QUICK: dict[str, Any] = {"backend": "null", "effort": "quick", "threads": 1}
@@ -448,6 +448,21 @@ def test_what_is_not_in_an_exported_workload_is_said(tmp_path: Path) -> None:
         export_workload(path, format="bytemicroperf", strict=True)
 
 
+def test_a_run_of_which_nothing_was_tried_is_not_called_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fleet may have no node that takes work; a store that is not there yet is not made for that."""
+
+    def nobody(plan: Any, *_: Any, **__: Any) -> Iterator[Record]:
+        return (Record(task, "skipped", "no node has taken work", untried=True) for task in plan.tasks)
+
+    monkeypatch.setattr(executor_module, "run_plan", nobody)
+    rows: list[Any] = []
+    found = opmark.run("exp", db=tmp_path / "new.db", backend="null", effort="quick", size="small", on_row=rows.append)
+    assert [record.reason for record in found.records] == ["no node has taken work"] * len(rows)
+    assert (found.exit_code, found.stored) == (1, False)
+    assert found.storage.startswith("nothing was stored")
+    assert not (tmp_path / "new.db").exists()
+
+
 def test_what_was_never_tried_is_told_and_taken_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     db, whole = tmp_path / "store.db", {"backend": "null", "effort": "quick", "params": {"shape": [[4], [8], [16]]}}
     gone = opmark.plan("exp", **whole).tasks[1:]
@@ -456,9 +471,9 @@ def test_what_was_never_tried_is_told_and_taken_up_again(tmp_path: Path, monkeyp
         yield from run_plan(plan.without({task.id for task in gone}), *arguments, **options)
         yield from (Record(task, "error", "rank 1 is gone", untried=True) for task in gone)
 
-    run_plan = run_module.run_plan
+    run_plan = executor_module.run_plan
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "run_plan", cut)
+        patch.setattr(executor_module, "run_plan", cut)
         first = opmark.run("exp", db=db, **whole)
     assert [record.status for record in first.records] == ["ok", "error", "error"]
     assert repr(first) == f"<opmark run {first.run.id}: 1 ok, 2 not tried>"

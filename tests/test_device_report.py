@@ -48,7 +48,7 @@ def cells(page: str, first: str) -> list[str]:
 def test_the_page_has_every_part_with_rates_and_how_to_repeat_it(report: Report) -> None:
     page, said = report("--sample", "3", "--budget", "300", suites="vision,fused")
     assert said == "wrote page.md"
-    tasks = {name: cells(page, name)[1:3] for name in ("vision", "fused", "fused, device_time alone")}
+    tasks = {name: cells(page, name)[1:3] for name in ("vision", "fused", "fused, all quantities")}
     assert tasks == {name: ["3", "3"] for name in tasks}
     assert float(cells(page, "vision")[6]) > 0  # per minute
     assert "TFLOP/s" in page

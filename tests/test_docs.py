@@ -43,7 +43,7 @@ README, CONTRIBUTING, CHANGELOG = ROOT / "README.md", ROOT / "CONTRIBUTING.md", 
 INDEX = ROOT / "docs" / "README.md"
 DOCUMENTS = [README, CONTRIBUTING, ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
 """The documents whose blocks are run."""
-CHECKED = [*DOCUMENTS, CHANGELOG, ROOT / "benchmarks/README.md", ROOT / "plugins/opmark-example-npu/README.md"]
+CHECKED = [*DOCUMENTS, CHANGELOG, ROOT / "benchmarks/README.md", *sorted(ROOT.glob("plugins/*/README.md"))]
 """The documents in which links lead somewhere and whatever they name exists."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
@@ -234,7 +234,9 @@ def test_the_page_of_operators_is_what_the_catalogue_has() -> None:
 FENCED = re.compile(r"^```(?:\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE_FONT = re.compile(r"`([^`\n]+)`")
 PUBLIC_NAME = re.compile(r"(?<![\w./~-])opmark\.([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\(?)")
-FILE_ENDINGS = {"db", "html", "json", "xml"}
+FILE_ENDINGS = {"db", "html", "json", "md", "xml"}
+FIXTURE_METHODS = {"check_function("}
+"""Methods of the fixture `opmark` of plugins/pytest-opmark, beside those that are names of the package too."""
 OPEN_GROUPS = {"opmark.param_iterators", "opmark.param_generators"}
 """Groups of entry points that plug-ins may fill, and that neither opmark nor the example fills."""
 REPOSITORY_PATH = re.compile(r"(?<![\w./-])(?:\.ci|benchmarks|docs|examples|plugins|src|tests)/[\w./-]*\w/?")
@@ -270,7 +272,7 @@ def is_name(name: str) -> bool:
 
     A name with a bracket behind it has to be callable: `opmark.report` is a package, `opmark.report(...)` is nothing.
     """
-    if f"opmark.{name}" in entry_point_groups() or name in FILE_ENDINGS:
+    if f"opmark.{name}" in entry_point_groups() or name in FILE_ENDINGS | FIXTURE_METHODS:
         return True
     module = "opmark"
     found: Any = opmark

@@ -47,7 +47,7 @@ def simulate(
         for group, side in jobs:
             yield group, Simulated(side.name[-1], seconds, preempted), Hello(None, Environment.of({}))
 
-    monkeypatch.setattr("opmark.runner.ab.turns.start_workers", start_workers)
+    monkeypatch.setattr("opmark.runner.session.start_workers", start_workers)
     how = {"backend": "numpy-cpu", "threads": 1, "params": {"shape": [4]}, "same": True, "db": db, **asked}
     found: Compared = ab("add", **how)
     (pair,) = found.pairs

@@ -294,3 +294,24 @@ def test_cases_are_named_in_the_second_look_by_what_they_are(gate: Gate) -> None
     turns = Turns()
     gate(rows(exp=1.0), rows(exp=1.2), turns)
     assert turns.asked[0]["ops"] == [case_of("exp").op]
+
+
+def test_a_label_means_the_newest_other_run_that_has_the_cases(gate: Gate, tmp_path: Path) -> None:
+    """Nights that measure different parts share a label, and the run that is checked has it too."""
+    db = tmp_path / "store.db"
+    keep(db, "20300101-000000-0001", "nightly", rows(exp=1.0))
+    keep(db, "20300102-000000-0002", "nightly", rows(exp=1.0))
+    keep(db, "20300103-000000-0003", "nightly", rows(tanh=1.0))
+    keep(db, "20300104-000000-0004", "nightly", rows(exp=1.0))
+    given: dict[str, Any] = {"db": db, "say": lambda text: None, "in_turns": Turns()}
+    found = check(baseline="nightly", current="nightly", **given)
+    assert found.compared.runs == ("20300102-000000-0002", "20300104-000000-0004")
+    assert found.notes == (
+        "`nightly` is the label of 4 runs: the baseline is 20300102-000000-0002; the 1 newer one measured none of "
+        "these cases",
+    )
+    found = check(baseline="nightly@{-3}", current="nightly", **given)
+    assert (found.compared.runs[0], found.notes) == ("20300101-000000-0001", ())
+    keep(db, "20300105-000000-0005", "alone", rows(exp=1.0))
+    with pytest.raises(UserError, match="`alone` is the label of the run that is checked and of no other"):
+        check(baseline="alone", current="alone", **given)

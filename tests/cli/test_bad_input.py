@@ -41,6 +41,19 @@ NULL = ["--backend", "null"]
         (["run", "exp", "--effort", "quik", *NULL], ["no effort named `quik`", "`quick`"]),
         (["describe", "layer_nrm"], ["no operator named `layer_nrm`", "`layer_norm`"]),
         (["list", "op"], ["no listing named `op`", "`ops`"]),
+        # Options of a fleet, without one.
+        (["run", "exp", "--address", "head:6379", *NULL], ["--address is about the nodes", "add --executor ray"]),
+        (["run", "exp", "--nodes", "a,b", *NULL], ["--nodes is about the nodes", "add --executor ray"]),
+        (["run", "exp", "--chip", "H100", *NULL], ["--chip is about the nodes", "add --executor ray"]),
+        (["run", "exp", "--unfit", *NULL], ["--unfit is about the nodes", "add --executor ray"]),
+        (["ab", "exp", "--same", "--wait", "0", *NULL], ["--wait is about the nodes", "add --executor ray"]),
+        # Versions of packages.
+        (["bisect", "exp", "--package", "torch", "--good", "2.12.0", *NULL], ["--bad is needed", "--bad 2.13.0"]),
+        (
+            ["bisect", "exp", "--package", "torch", *NULL],
+            ["--good is needed: a version", "--package torch --good 2.12.0"],
+        ),
+        (["bisect", "exp", "--versions", "1,2", *NULL], ["--versions goes with --package"]),
         # Parameters.
         (["run", "exp", "-p", "shap=4", *NULL], ["`exp` has no parameter `shap`", "`shape`"]),
         (["run", "matmul", "-p", "M=4", *NULL], ["`matmul` needs `N`, `K`", "-p N="]),
@@ -105,7 +118,7 @@ NULL = ["--backend", "null"]
         ),
         (["run", "--suite", "quick", "--wrt", "x", *NULL], ["a workload brings its own"]),
         # What to run.
-        (["run"], ["got nothing", "opmark run matmul"]),
+        (["run"], ["got nothing", "as in matmul", "--suite quick"]),
         (["run", "exp", "--suite", "quick"], ["got operators and a suite"]),
         (["run", "--suite", "quick", "-p", "M=4"], ["-p goes with operators"]),
         # The store.

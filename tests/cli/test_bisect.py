@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guests import make_guest
 
 from opmark.api.bisect import bisect
 from opmark.errors import StoreError
@@ -167,3 +168,40 @@ def test_a_candidate_is_held_against_half_of_the_slowdown(
     assert margins[0] == 0.02
     assert margins[1:] == [pytest.approx(margin, rel=1e-3)] * (len(margins) - 1)
     assert [one.commit for one in found.first] == [commits[2]]
+
+
+@pytest.mark.slow
+def test_the_version_that_made_it_slower_is_found(
+    opmark: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions in environments of their own; that of 1.2 does not import, and is skipped."""
+    monkeypatch.setenv("OPMARK_ENVS", str(tmp_path / "envs"))
+    rounds = {"1.0": 10, "1.1": 10, "1.2": 0, "1.3": 90, "1.4": 90}
+    for version, count in rounds.items():
+        text = TEXT.format(count) if count else "import nothing_of_this_name\n"
+        make_guest(tmp_path / "envs", f"work-{version}", work=text)
+    listed = ["--package", "work", "--versions", ",".join(rounds)]
+    done = opmark("bisect", *CALL, *listed, "--good", "1.0", "--bad", "1.4", "--json")
+    assert done.code == 0, done.out
+    found = json.loads(done.out)
+    assert (found["package"], [one["commit"] for one in found["first"]]) == ("work", ["1.2", "1.3"])
+    assert [(step["commit"], step["word"]) for step in found["steps"]] == [
+        ("1.2", "skip"), ("1.1", "good"), ("1.3", "bad"),
+    ]  # fmt: skip
+    assert found["first"][-1]["ratio"] > 2
+    assert "1.3 bad: " in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--versions", "1,2"], "--versions goes with --package"),
+        (["--package", "work", "--bad", "2", "--make", "make"], "--make is about commits, --package about versions"),
+        (["--package", "work", "--bad", "2", "--python", "x"], "--package makes an interpreter for each version"),
+        (["--package", "work", "--versions", "1,2", "--bad", "3"], "no version of work named `3`"),
+    ],
+)
+def test_what_contradicts_a_package_is_refused(main: Command, arguments: list[str], message: str) -> None:
+    done = main("bisect", *CALL, "--good", "1", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err

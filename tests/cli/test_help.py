@@ -72,7 +72,8 @@ def parse(line: str) -> None:
         with command.make_context(name, words, parent=root) as context:
             rest = [*getattr(context, "_protected_args", []), *context.args]
             if rest:
-                command.get_command(context, rest[0]).make_context(rest[0], rest[1:], parent=context)
+                found, inner, left = command.resolve_command(context, rest)
+                inner.make_context(found, left, parent=context)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -17,7 +17,7 @@ Command = Callable[..., Any]
 COMMANDS = [
     "--version", "list suites", "list ops --json", "describe add", "show", "show --json", "runs", "report --format md",
     "compare nightly nightly", "rank", "history --all", "query SELECT(1)", "export -f csv", "env list", "import w.yaml",
-    "check --baseline nightly --run nightly", "run -w w.yaml --dry-run", "merge --help", "opperf --list",
+    "check --baseline nightly~1 --run nightly", "run -w w.yaml --dry-run", "merge --help", "opperf --list",
 ]  # fmt: skip
 """Every way in which commands print: tables, JSON, files, texts, help."""
 
@@ -67,7 +67,7 @@ class Answer(NamedTuple):
 def answers(
     opmark: Command, db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str, str], list[Answer]]:
-    fill(db, [run(1, "nightly", [Maker(1).record("add", {"shape": [4]}, "torch-cpu", CPU)])])
+    fill(db, [run(n, "nightly", [Maker(n).record("add", {"shape": [4]}, "torch-cpu", CPU)]) for n in (1, 2)])
     (tmp_path / "w.yaml").write_text("schema: 1\nname: mine\ncases: [{op: add, params: {shape: [4]}}]\n")
     monkeypatch.chdir(tmp_path)
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -171,6 +175,28 @@ def test_a_container_may_have_less_time_than_cores(machine: Machine, text: str, 
         assert finding is not None
         assert (finding.ok, finding.found) == (ok, found)
         assert hint in finding.hint
+
+
+def test_what_belongs_to_the_run_itself_is_no_disturbance() -> None:
+    """On the real machine: a process that is busy, under one that is not."""
+    inner = "while True: pass"
+    outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
+    with subprocess.Popen([sys.executable, "-c", outer], start_new_session=True) as started:
+        try:
+            until = time.monotonic() + 30
+            while not (children := psutil.Process(started.pid).children()) and time.monotonic() < until:
+                time.sleep(0.05)
+            (child,) = children
+            seen = []
+            usual = psutil.process_iter
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(psutil, "process_iter", lambda _: [p for p in usual(["name"]) if p.pid == child.pid])
+                for ignore in ((), (started.pid,)):
+                    found = {item.name: item for item in disturbances_module.disturbances(0.5, ignore)}
+                    seen.append(found["other processes"].ok)
+        finally:
+            os.killpg(started.pid, signal.SIGKILL)
+    assert seen == [False, True]
 
 
 def test_this_machine_can_be_looked_at() -> None:

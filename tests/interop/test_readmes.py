@@ -548,4 +548,4 @@ def test_a_workload_of_whole_models_is_read(tmp_path: Path) -> None:
     assert [case.params["batch"] for case in found.cases] == [1, 4, 8, 16, 32, 64]
 
 
-# OpBench has commands for whole models alone; there is nothing of it to run.
+# OpBench: its README's lines are run by tests/interop/opbench.

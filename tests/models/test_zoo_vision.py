@@ -74,6 +74,7 @@ def test_a_model_survives_the_meta_device(model: ZooModel) -> None:
         ("yolov5", 16.4),
         ("yolov5n", 4.5),
         ("yolov3", 65.9),
+        ("yolov3-tiny", 5.56),
         ("stable-diffusion-unet", 180.1),
         ("stable-diffusion-vae-encoder", 272.7),
         ("stable-diffusion-vae-decoder", 622.2),

@@ -64,7 +64,7 @@ RELU = Implementation("numpy", lambda p, x: Function(relu, (x,)))
 
 
 def measured(live: Backend, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Record:
-    monkeypatch.setattr("opmark.worker.task_runner.implementations", lambda operator, info: (RELU,))
+    monkeypatch.setattr("opmark.worker.task_runner.implementations", lambda operator, info, *, every: (RELU,))
     operator = find_operator("relu")
     case = Case.of("relu", operator.complete(operator.preset("small")), "forward")
     given = Settings(1, "quick", EFFORTS["quick"], **settings)

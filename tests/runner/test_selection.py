@@ -120,7 +120,7 @@ def test_it_is_either_operators_or_a_workload_or_a_suite(
     with pytest.raises(UserError) as caught:
         cases(*ops, workload=workload if with_workload else None, suite=suite)
     assert caught.value.message.endswith(f"got {got}")
-    assert "opmark run matmul" in (caught.value.hint or "")
+    assert "--suite quick" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("given", [{"params": {"M": 1}}, {"call": {"args": [1]}}, {"wrt": ("x",)}])
@@ -337,3 +337,23 @@ def test_a_sample_is_said_and_one_that_takes_all_is_not() -> None:
         "a sample of 5 of 26 cases, drawn with seed 3",
     )
     assert select_cases(Selection(suite="quick", sample=26)).left_out == ()
+
+
+def test_parts_are_disjoint_complete_and_the_same_whatever_else_is_selected() -> None:
+    every = select_cases(Selection(suite="llm")).cases
+    parts = [select_cases(Selection(suite="llm", part=f"{number}/7")).cases for number in range(1, 8)]
+    assert sorted(case.id for part in parts for case in part) == sorted(case.id for case in every)
+    assert max(map(len, parts)) < 2 * min(map(len, parts))
+    some = {case.id for case in select_cases(Selection(suite="llm", phase="forward", part="3/7")).cases}
+    assert some <= {case.id for case in parts[2]}
+    assert select_cases(Selection(suite="quick", part="3/7")).left_out[0].startswith("part 3/7: ")
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [("0/7", "expected a part K/N"), ("8/7", "there are only 7 parts"), ("2", "expected a part K/N"),
+     ("1/99999", "part 1/99999 of 26 cases is empty")],
+)  # fmt: skip
+def test_a_part_that_does_not_exist_is_refused(part: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        select_cases(Selection(suite="quick", part=part))

@@ -243,8 +243,8 @@ def test_the_newest_run_of_the_same_plan_is_resumed(store: SqlStore) -> None:
     work = plan("null")
     runs = stored(store, work, "a", "b", "")
     store.begin(Run("another", "2030", plan("null", sizes=(9,)).id, 1, "a"))
-    assert run_to_resume(store, work, "") == runs[2]
-    assert run_to_resume(store, work, "a") == runs[0]
+    assert run_to_resume(store, work.id, "") == runs[2]
+    assert run_to_resume(store, work.id, "a") == runs[0]
 
 
 @pytest.mark.parametrize("label", ["", "mine"])
@@ -252,7 +252,7 @@ def test_without_such_a_run_there_is_nothing_to_resume(store: SqlStore, label: s
     stored(store, plan("null"), "theirs")
     work = plan("null", sizes=(9,)) if not label else plan("null")
     with pytest.raises(UserError, match="no stored run has this plan") as caught:
-        run_to_resume(store, work, label)
+        run_to_resume(store, work.id, label)
     assert label in caught.value.message
     assert "--resume needs the same" in (caught.value.hint or "")
 

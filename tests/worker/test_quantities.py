@@ -84,6 +84,14 @@ def test_a_device_has_all_that_it_did_cold_and_warm_and_the_rest_warm() -> None:
     ]  # fmt: skip
 
 
+def test_a_launch_that_has_settled_is_not_warmed_up_again_but_for_lasting_load(drill: Drill) -> None:
+    found, _ = drill(sampling={})
+    first, again = found["device_time", "cold"], found["device_time", "warm"]
+    assert "unsettled" not in codes(first)
+    assert again.warmup_calls < first.warmup_calls
+    assert found["latency", "warm"].warmup_time < found["throughput", "warm"].warmup_time
+
+
 @pytest.mark.parametrize("name", ["null", "numpy-cpu"])
 def test_a_host_has_the_latency_warm(name: str) -> None:
     assert keys(measuring(make_task(name, TINY)).run()) == [("latency", "warm")]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from opmark.analysis.agreement import agreement_of, nodes_of
 from opmark.analysis.environment import Facts, differing, refuse, software
 from opmark.analysis.noise_floor import (
     NO_SESSIONS,
@@ -85,6 +86,8 @@ class ComparedSide:
     reliable spread."""
     sessions: Callable[[str, frozenset[str]], SessionEstimate] = lambda environment, leave_out: NO_SESSIONS
     """Returns how far sessions spread, by environment id, from stored runs without those to leave out."""
+    agreement: Callable[[str, set[str]], bool] = lambda environment, nodes: False
+    """Returns whether nodes of a fleet are known to be equally fast, by environment id."""
     why: Callable[[Way], str] = lambda way: ""
     """Returns why a way failed. It is called only for failures."""
     counts: Callable[[], Mapping[str, int]] = dict
@@ -130,6 +133,10 @@ def side_of(
         known = environment in facts
         return estimate_sessions(store, facts[environment], leave_out, figures_of) if known else NO_SESSIONS
 
+    def agree(environment: str, nodes: set[str]) -> bool:
+        found = agreement_of(store, facts[environment]) if environment in facts else None
+        return found is not None and found.interchangeable(nodes)
+
     why = Reasons(store, run, many=len(figures) > MANY)
     return ComparedSide(
         name or run.label or run.id,
@@ -139,6 +146,7 @@ def side_of(
         known,
         learnt,
         sessions,
+        agree,
         why,
         partial(store.counts, run.id),
         read,
@@ -186,7 +194,7 @@ def compare(
     differ = differing(_opposite_environments(a, b, found))
     if not (unlike or one_run):
         refuse((a.name, b.name), differ)
-    rules = Rules(margin, 0.0 if together else drift or 0.0, together, looked=in_turns)
+    rules = Rules(margin, 0.0 if together else drift or 0.0, together, looked=in_turns, mixed=unlike or in_turns)
     drafts = list(_drafts(found, a, b, quantity, rules, estimated=not together and drift is None))
     if not drafts:
         raise UserError(f"`{quantity}` was not measured on both sides", f"measured: {_quantities(found)}")
@@ -262,9 +270,13 @@ def _judge_pair(
     estimated: bool,
 ) -> _Draft:
     a, b = (_drop_preempted(one.figures[key], side) for one, side in zip(pair, sides, strict=True))
+    if not rules.mixed:
+        a, b = (_keep_one_node(one, side) for one, side in zip((a, b), sides, strict=True))
     notes = "; ".join(filter(None, (a.note, b.note)))
     if not a.figures or not b.figures:
         return _Draft(pair, key, None, note=notes)
+    if not rules.mixed and (apart := _nodes_apart((a.figures, b.figures), sides)):
+        return _Draft(pair, key, None, note="; ".join(filter(None, (apart, notes))))
     floor = _floor(key, (a.figures, b.figures), sides, rules)
     stored = 0
     if estimated:
@@ -315,6 +327,39 @@ def _drop_preempted(by_process: Mapping[int, Figure], side: ComparedSide) -> _So
         return _SoundFigures(by_process)
     rest = {process: figure for process, figure in by_process.items() if process not in bad}
     return _SoundFigures(rest, f"without {len(bad)} of {len(by_process)} processes that were preempted in {side.name}")
+
+
+def _keep_one_node(found: _SoundFigures, side: ComparedSide) -> _SoundFigures:
+    """Return the figures of one node of a fleet, the one that has most of them, unless all nodes agree: a node that was
+    lost in the middle of a case leaves the rest to another one."""
+    nodes = {process: nodes_of([figure.environment], side.facts) for process, figure in found.figures.items()}
+    several = set.union(set(), *nodes.values())
+    if len(several) < 2 or side.agreement(_any_environment(found.figures), several):
+        return found
+    most = max(sorted(several), key=lambda node: sum(node in own for own in nodes.values()))
+    kept = {process: figure for process, figure in found.figures.items() if most in nodes[process]}
+    left = len(found.figures) - len(kept)
+    note = f"without {left} of {len(found.figures)} processes of {side.name} that were measured on another node"
+    return _SoundFigures(kept, "; ".join(filter(None, (note, found.note))))
+
+
+def _nodes_apart(
+    figures: tuple[Mapping[int, Figure], Mapping[int, Figure]], sides: tuple[ComparedSide, ComparedSide]
+) -> str:
+    """Return why two sides cannot be compared: they are of different nodes, which are not known to agree."""
+    a, b = (nodes_of([_any_environment(own)], side.facts) for own, side in zip(figures, sides, strict=True))
+    if not a or not b or a == b:
+        return ""
+    if any(side.agreement(_any_environment(own), a | b) for own, side in zip(figures, sides, strict=True)):
+        return ""
+    return (
+        f"measured on different nodes, {', '.join(a)} and {', '.join(b)}, which are not known to agree: "
+        "`opmark fleet agree`"
+    )
+
+
+def _any_environment(figures: Mapping[int, Figure]) -> str:
+    return next(iter(figures.values())).environment
 
 
 def _is_sound(figure: Figure) -> bool:

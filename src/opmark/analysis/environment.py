@@ -37,6 +37,7 @@ KINDS: dict[str, Kind] = {
     "power_limit": "machine",
     "ranks": "machine",
     "machine": "place",
+    "node": "place",
     "system": "place",
     "affinity": "place",
     "gpu_uuid": "place",

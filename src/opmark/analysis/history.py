@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from opmark.analysis.agreement import node_group
 from opmark.analysis.environment import Machine, differing, machine_of
 from opmark.analysis.noise_floor import LEAST, RUNS, deviations, spread
 from opmark.analysis.rows import case_parameters
@@ -231,7 +232,9 @@ def _follow_cases(
         new = {figure.environment for figure in figures if figure.environment} - facts.keys()
         if new:
             facts |= {name: environment.facts for name, environment in store.environments(new).items()}
-            machines |= {name: machine_of(facts[name]) for name in new & facts.keys()}
+            machines |= {
+                name: (*machine_of(facts[name]), node_group(store, facts[name])) for name in new & facts.keys()
+            }
         for line in lines_of(figures, counted, machines, query.quantity):
             environment = line.values[-1].point.environment
             if environment not in noise:

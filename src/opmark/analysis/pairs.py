@@ -180,6 +180,8 @@ class Rules(NamedTuple):
     clocked: Spread | None = None
     """The same where cycles are compared too, so that the clock is no part of it."""
     alpha: float = ALPHA
+    mixed: bool = False
+    """Whether nodes of a fleet may be compared with each other though nobody knows that they agree."""
 
 
 class Values(NamedTuple):

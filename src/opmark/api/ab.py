@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, fields
+from functools import partial
 
 from msgspec.structs import replace
 
 from opmark.analysis.comparison import compare, side_of
 from opmark.analysis.pairs import opposite, way_of_task
+from opmark.api.fleet import open_fleet
 from opmark.api.requests import ABRequest, TurnOptions, keywords_of, talk
 from opmark.api.result import open_store
 from opmark.api.run import plan_cases
@@ -19,12 +22,14 @@ from opmark.errors import UserError
 from opmark.runner.ab.sides import SideOptions, make_sides
 from opmark.runner.ab.turns import Turn, TurnSchedule, run_turns, stages
 from opmark.runner.clocks import ClockLocks
+from opmark.runner.executors.base import LocalExecutor
+from opmark.runner.executors.ray_executor import RayExecutor
 from opmark.runner.plan import Plan, rank_count
 from opmark.runner.selection import SelectedCases, select_cases
 from opmark.runner.session import RunRecorder, new_run
 from opmark.runner.supervisor import WorkerOptions
 from opmark.runner.workload_source import problem_lines
-from opmark.schema import Case, Run
+from opmark.schema import Case, Run, Task
 from opmark.schema.case import content_id
 from opmark.schema.comparison import Compared, Pairing, Verdict
 from opmark.schema.measurement import PREEMPTED
@@ -68,10 +73,11 @@ def ab_request(request: ABRequest) -> Compared:
         threads=as_list(request.threads), env=_texts(request.env), rev=_texts(request.rev), same=request.same,
         repo=request.repo, make=request.make,
     )  # fmt: skip
-    with make_sides(difference, selected.cases) as (a, b):
+    with make_sides(difference, selected.cases) as (a, b), ExitStack() as stack:
+        fleet = stack.enter_context(closing(open_fleet(request))) if request.executor == "ray" else None
         return measure_sides(
-            a, b, selected.cases, request, StoreOptions(label=request.label, db=request.db), on_turn=request.on_turn,
-            on_interrupted=request.on_interrupted, say=request.say,
+            a, b, selected.cases, request, StoreOptions(label=request.label, db=request.db),
+            on_turn=request.on_turn, on_interrupted=request.on_interrupted, say=request.say, fleet=fleet,
         )  # fmt: skip
 
 
@@ -101,20 +107,32 @@ def measure_sides(
     on_interrupted: Callable[[Compared], None] | None = None,
     settled: Callable[[Pairing], bool] = lambda pair: pair.verdict != "undecided",
     say: Callable[[str], None] = talk,
+    configure: Callable[[Side, Task], Task] = lambda side, task: task,
+    fleet: RayExecutor | None = None,
 ) -> Compared:
     """Measure both sides in turns and store them as runs of one session, record by record.
 
     Backend, interpreter and threads are those of the sides, whatever the options say. `settled` tells whether a case
-    needs no more processes. On Ctrl-C, `on_interrupted` gets the comparison so far before the exception passes on.
+    needs no more processes. `configure` may give a task of a side another implementation and a configuration. On
+    Ctrl-C, `on_interrupted` gets the comparison so far before the exception passes on.
     """
     most = STAGES[-1] if options.processes is None else options.processes
     _refuse_ranks(a, b, cases)
     one, two = (
-        plan_cases(SelectedCases(list(cases)), options_of_side(options, side, most), alone=bool(side.implementation))
+        _configured(
+            plan_cases(
+                SelectedCases(list(cases)), options_of_side(options, side, most), alone=bool(side.implementation),
+                db=keep.db, fleet=fleet,
+            ),
+            partial(configure, side),
+        )
         for side in (a, b)
-    )
+    )  # fmt: skip
     _confirm_opposite((one, two), say)
-    with closing(ClockLocks(options.clocks, say)) as clocks, closing(open_store(keep.db, create=True)) as store:
+    with (
+        closing(ClockLocks("" if fleet else options.clocks, say)) as clocks,
+        closing(open_store(keep.db, create=True)) as store,
+    ):
         session = _ABSession(store, (a, b), (one, two), keep.label, options.margin, most, settled)
 
         def announce(turn: Turn) -> None:
@@ -122,7 +140,9 @@ def measure_sides(
                 on_turn(TurnProgress(turn, (a, b)[turn.side], session.verdicts))
 
         workers = WorkerOptions(options.timeout, options.compile_timeout, say, store.add_environment, clocks=clocks)
-        schedule = TurnSchedule(session.settled_cases, workers, most, options.budget, announce)
+        schedule = TurnSchedule(
+            session.settled_cases, workers, most, options.budget, announce, executor=fleet or LocalExecutor()
+        )
         try:
             for side, record in run_turns((a, b), (one, two), schedule):
                 session.recorders[side].add(record)
@@ -131,6 +151,11 @@ def measure_sides(
                 on_interrupted(session.compared())
             raise
         return session.compared()
+
+
+def _configured(plan: Plan, configure: Callable[[Task], Task]) -> Plan:
+    tasks = {task.id: task for task in map(configure, plan.tasks)}
+    return dataclasses.replace(plan, tasks=tuple(tasks.values()))
 
 
 def options_of_side(options: MeasureOptions, side: Side, processes: int) -> MeasureOptions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,7 +12,7 @@ from opmark.analysis.comparison import side_of
 from opmark.analysis.rows import case_parameters
 from opmark.api.ab import ab_request, measure_sides
 from opmark.api.baseline import BaselineSide
-from opmark.api.compare import RunFinder, RunReference, cases_of
+from opmark.api.compare import BEHIND, RunFinder, RunReference, cases_of
 from opmark.api.confirm import ConfirmationResult, SlowdownConfirmation, doubtful_pairs, key_of
 from opmark.api.requests import ABRequest, CheckRequest, RunRequest, TurnOptions, keywords_of
 from opmark.api.run import plan_cases, run_request
@@ -42,6 +42,10 @@ _MEASURED_AGAIN = (
 )
 
 
+class NoCommonCase(UserError):
+    """The baseline has none of the cases that are checked."""
+
+
 @keywords_of(CheckRequest)
 def check(request: CheckRequest) -> CheckResult:
     """Compare a stored run (`current`), or what `opmark.run` would measure, with a baseline.
@@ -64,16 +68,19 @@ def check_request(request: CheckRequest) -> CheckResult:
     margin, drift = request.margin, request.drift
     with ExitStack() as stack:
         finder = RunFinder(stack, request.db)
-        base = _baseline(finder, request.baseline)
-        if request.current is None:
-            _refuse_other_cases(base, request)
+        asked = _cases_to_check(request) if request.current is None else None
+        stored = None if request.current is None else _run(finder, request.current)
+        base, label_notes = find_baseline(finder, request.baseline, asked, stored)
+        if asked is not None:
+            _refuse_other_cases(base, asked)
             # The code under check may never be merged: the session keeps the run out of histories.
             now_request = RunRequest(**_shared(request, RunRequest), session=secrets.token_hex(8), say=request.say)
             result = (request.measure or run_request)(now_request)
             now = RunReference(finder.store(), result.run, result.run.label or "now")
         else:
-            now = _run(finder, request.current)
-        first = _compare_stored(base, now, margin=margin, drift=drift, unlike=request.unlike)
+            assert stored is not None
+            now = stored
+        first = compare_stored(base, now, margin=margin, drift=drift, unlike=request.unlike)
         doubtful = doubtful_pairs(first, margin)
         options = _turn_options(request, now if request.current and doubtful else None)
         look = SlowdownConfirmation(
@@ -82,7 +89,8 @@ def check_request(request: CheckRequest) -> CheckResult:
         )  # fmt: skip
         second = look.at(doubtful)
         findings = tuple(_finding(pair, second.get(key_of(pair))) for pair in first.pairs)
-    return CheckResult(first, findings, first.only[0], _fail_on(request), tuple(look.notes), tuple(look.runs))
+    notes = (*label_notes, *look.notes)
+    return CheckResult(first, findings, first.only[0], _fail_on(request), notes, tuple(look.runs))
 
 
 def _check_in_turns(request: CheckRequest) -> CheckResult:
@@ -126,9 +134,32 @@ def _run(finder: RunFinder, name: str) -> RunReference:
     return found
 
 
-def _baseline(finder: RunFinder, name: str) -> RunReference:
-    """Find the baseline; UserError if none of its cases was measured."""
+def find_baseline(
+    finder: RunFinder, name: str, asked: Mapping[str, Case] | None, stored: RunReference | None
+) -> tuple[RunReference, tuple[str, ...]]:
+    """Find the baseline, and say which run it is where its label has several; UserError if none of its cases was
+    measured.
+
+    A label names its newest run that has a case in common with what is checked, other than the run that is checked:
+    nights that measure a part of the cases each have one label.
+    """
     found = _run(finder, name)
+    alike = [run for run in found.store.runs() if run.label and run.label == found.run.label]
+    notes: tuple[str, ...] = ()
+    if found.run.label == name.rpartition(BEHIND)[2]:
+        cases = set(asked) if asked is not None else counted_cases(stored) if stored else set()
+        earlier = [run for run in alike if not (stored and stored.store is found.store and stored.run.id == run.id)]
+        if not earlier:
+            raise UserError(
+                f"`{name}` is the label of the run that is checked and of no other",
+                "a second run with this label, or another baseline, is needed; `opmark runs` lists what there is",
+            )
+        chosen = next((run for run in earlier[:_FAR_BACK] if cases & counted_cases(found._replace(run=run))), None)
+        found = found._replace(run=chosen or earlier[0])
+        newer = [run for run in alike[: alike.index(found.run)] if not stored or run.id != stored.run.id]
+        but = f"; the {count_noun(len(newer), 'newer one')} measured none of these cases" if newer else ""
+        if len(alike) > 1:
+            notes = (f"`{name}` is the label of {len(alike)} runs: the baseline is {found.run.id}{but}",)
     statuses = [figure.status for figure in found.store.figures(runs=[found.run.id])]
     if not COUNTED.intersection(statuses):
         raise UserError(
@@ -136,12 +167,19 @@ def _baseline(finder: RunFinder, name: str) -> RunReference:
             f"{count_noun(len(statuses), 'record')}, none of them ok or unchecked",
             f"`opmark show {found.run.id}` says why",
         )
-    return found
+    return found, notes
 
 
-def _refuse_other_cases(base: RunReference, request: CheckRequest) -> None:
-    """Raise UserError before anything is measured if the baseline has none of the cases, or if a launcher has started
-    several processes."""
+_FAR_BACK = 100
+"""Number of runs of a label that are looked through for the cases of a check."""
+
+
+def counted_cases(found: RunReference) -> set[str]:
+    return {figure.case for figure in found.store.figures(runs=[found.run.id]) if figure.status in COUNTED}
+
+
+def _cases_to_check(request: CheckRequest) -> dict[str, Case]:
+    """Return the cases that will be measured, by id; UserError if a launcher has started several processes."""
     selected = select_cases(request, request.seed)
     if selected.place:
         raise UserError(
@@ -149,14 +187,16 @@ def _refuse_other_cases(base: RunReference, request: CheckRequest) -> None:
             "let it start `opmark run`, and then `opmark check --run RUN` by itself",
         )
     whole = plan_cases(selected, request)
-    asked_for = {task.case.id for task in whole.tasks} | {record.task.case.id for record in whole.skipped}
+    return {task.case.id: task.case for task in (*whole.tasks, *(record.task for record in whole.skipped))}
+
+
+def _refuse_other_cases(base: RunReference, asked_for: Mapping[str, Case]) -> None:
+    """Raise UserError before anything is measured if the baseline has none of the cases."""
     known = {figure.case: figure.op for figure in base.store.figures(runs=[base.run.id])}
-    if not asked_for & known.keys():
+    if not asked_for.keys() & known.keys():
         there = base.store.cases(known)
-        named = [
-            sorted({_case_name(case) for case in cases}) for cases in ((t.case for t in whole.tasks), there.values())
-        ]
-        raise UserError(
+        named = [sorted({_case_name(case) for case in cases}) for cases in (asked_for.values(), there.values())]
+        raise NoCommonCase(
             f"no case in common: asked for {count_noun(len(asked_for), 'case')} ({_list_first(named[0])}), the "
             f"baseline `{base.name}` has {count_noun(len(known), 'case')} ({_list_first(named[1])})",
             "a case is an operator with all its parameters and its phase; ask for what the baseline was made with",
@@ -171,7 +211,7 @@ def _list_first(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-def _compare_stored(base: RunReference, now: RunReference, **how: Any) -> Compared:
+def compare_stored(base: RunReference, now: RunReference, **how: Any) -> Compared:
     a, b = side_of(base.store, base.run, base.name), side_of(now.store, now.run, now.name)
     return compare_sides(a, b, cases_of((base.store, a), (now.store, b)), **how)
 

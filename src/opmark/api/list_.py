@@ -13,7 +13,15 @@ from opmark.models.zoo import zoo
 from opmark.models.zoo.entry import ZooModel
 from opmark.plugin import BackendInfo, Operator
 from opmark.plugin.registry import backends as known_backends
-from opmark.plugin.registry import catalogue, datasets, exporters, importers, operators_like, workload_exporters
+from opmark.plugin.registry import (
+    catalogue,
+    datasets,
+    exporters,
+    importers,
+    operators_like,
+    tuning_formats,
+    workload_exporters,
+)
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import QUANTITIES, Availability, Quantity, Workload
 from opmark.schema.machine import Peaks
@@ -97,6 +105,7 @@ def formats() -> list[tuple[str, str, str]]:
     """Return every file format: the command that reads or writes it, its name, and a summary."""
     kinds: tuple[tuple[str, Any], ...] = (
         ("import", importers()), ("export", exporters()), ("export -w", {**workload_exporters(), **TRACE_EXPORTERS}),
+        ("tuned", tuning_formats()),
     )  # fmt: skip
     return [
         (f"opmark {command}", name, plugin.summary) for command, plugins in kinds for name, plugin in plugins.items()

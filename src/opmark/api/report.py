@@ -15,6 +15,7 @@ from opmark.errors import UnknownName, UserError
 from opmark.report.charts.elements import unique
 from opmark.report.charts.gallery import FIGURES
 from opmark.report.charts.ratios import ratios
+from opmark.report.charts.tuning import tuned_bars
 from opmark.report.summary import MARKS, Content, RunSection, Versus
 from opmark.schema.chart import Chart
 from opmark.schema.options import options_of, split_names
@@ -88,7 +89,9 @@ def _find_runs(finder: RunFinder, names: Sequence[str], run: str | None) -> list
 def _make_section(found: RunReference) -> RunSection:
     assert isinstance(found.store, SqlStore), "a store that is opened for reading is an SqlStore"
     run_view = view_stored_run(found.store, found.run, whole=True)
-    return RunSection(run_view, *charts_of(run_view))
+    charts, left_out = charts_of(run_view)
+    gained = tuned_bars(entry for entry in found.store.tuned() if entry.run == found.run.id)
+    return RunSection(run_view, [*gained, *charts], left_out)
 
 
 def charts_of(run_view: RunView, most: int = MARKS) -> tuple[list[Chart], list[str]]:

@@ -23,6 +23,7 @@ from opmark.schema.options import (
     MOST_RANKS,
     MOST_SEED,
     MOST_THREADS,
+    ExecutorOptions,
     MeasureOptions,
     Names,
     Numbers,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from opmark.schema import Environment, Record, Run
     from opmark.schema.chart import Chart
     from opmark.schema.comparison import Candidate, Compared
+    from opmark.tuning.search import Trial
 
 _EFFORT = options_of(MeasureOptions)["effort"].option
 _TIMEOUT = options_of(MeasureOptions)["timeout"].option
@@ -173,7 +175,7 @@ class PlanRequest(MeasureOptions, Selection):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class RunRequest(StoreOptions, PlanRequest):
+class RunRequest(ExecutorOptions, StoreOptions, PlanRequest):
     """`opmark run`"""
 
     resume: Annotated[bool, Option("Continue an interrupted run.")] = False
@@ -323,6 +325,51 @@ class LedgerRequest(StoreOptions, MeasureOptions):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SpaceRequest(Selection):
+    """`opmark space`"""
+
+    backend: Annotated[
+        Names, Option("Only these backends; none of them has to be installed. [default: all that have knobs]")
+    ] = ()  # fmt: skip
+    impl: Annotated[str, Option("Only this implementation. [default: all that have knobs]")] = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TuneRequest(StoreOptions, MeasureOptions, Selection):
+    """`opmark tune`"""
+
+    tuner: Annotated[
+        str,
+        Option("Who chooses the candidates: guided, gridsearch, random, ga, xgb, xgb-rank, xgb_knob, xgb_itervar, "
+               "xgb_curve, or one that the backend brings."),
+    ] = "guided"  # fmt: skip
+    trials: Annotated[
+        int, Option("Candidates to measure for each case, at most.", least=1, most=10**6, example="200")
+    ] = 100  # fmt: skip
+    budget: Annotated[
+        str, Option("How long the search may take, as in 90s, 10m or 2h; the verdicts come on top.")
+    ] = "10m"  # fmt: skip
+    library: Annotated[
+        str, Option("Backend of the vendor library to compare with, or none. [default: torch on the same device]")
+    ] = ""  # fmt: skip
+    margin: Annotated[float, _MARGIN] = MARGIN
+    effort: Annotated[str, _EFFORT] = "quick"
+    resume: Annotated[bool, Option("Continue an interrupted tuning.")] = False
+    operators: frozenset[str] = frozenset()
+    """Ids of cases: of the operators of a model, only these are tuned. Empty: all that have knobs."""
+    on_case: "Callable[[str, int, int], None] | None" = None
+    """Called with each case, its place and the number of cases, before it is searched."""
+    on_trial: "Callable[[Trial], None]" = lambda trial: None
+    on_record: "Callable[[Record], None] | None" = None
+    on_turn: "Callable[[TurnProgress], None] | None" = None
+    say: Callable[[str], None] = talk
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_compile_only(self)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ReplayRequest(StoreOptions, MeasureOptions):
     """`opmark replay`"""
 
@@ -408,7 +455,7 @@ class EvaluateRequest(StoreOptions):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ABRequest(StoreOptions, TurnOptions, Selection):
+class ABRequest(ExecutorOptions, StoreOptions, TurnOptions, Selection):
     """`opmark ab`"""
 
     env: Annotated[
@@ -431,8 +478,14 @@ class ABRequest(StoreOptions, TurnOptions, Selection):
 class BisectRequest(StoreOptions, TurnOptions, Selection):
     """`opmark bisect`"""
 
-    good: Annotated[str, Option("A git revision that was fast.")] = ""
+    good: Annotated[str, Option("A git revision that was fast; with --package, a version.")] = ""
     bad: Annotated[str, Option("A later one that is slow.")] = "HEAD"
+    package: Annotated[
+        str, Option("Search the versions of this package, as in torch, each in an environment of its own.")
+    ] = ""
+    versions: Annotated[
+        Names, Option("These versions, oldest first. [default: all between the two that pip finds]")
+    ] = ()  # fmt: skip
     repo: Annotated[PathLike | None, _REPO] = None
     make: Annotated[str, _MAKE] = ""
     on_turn: "Callable[[TurnProgress], None] | None" = None
@@ -503,6 +556,22 @@ class CheckRequest(StoreOptions, MeasureOptions, Selection):
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_compile_only(self)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class NightlyRequest(OptionSet):
+    """`opmark nightly`"""
+
+    file: Annotated[
+        PathLike | None, Option("The YAML file that says what a night is.", argument="FILE", form="path")
+    ] = field(default=None, kw_only=False)  # fmt: skip
+    night: Annotated[str, Option("The date of the night, as in 2030-12-31. [default: today, in UTC]")] = ""
+    again: Annotated[bool, Option("Measure the night once more, although it is done.")] = False
+    db: Annotated[PathLike | None, Option("The store, in place of the one that the file names.")] = None
+    measure: "Callable[[RunRequest], Result] | None" = None
+    """Measures a run; None: as `opmark.run` does."""
+    on_turn: "Callable[[TurnProgress], None] | None" = None
+    say: Callable[[str], None] = talk
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from opmark.schema.machine import Peaks, chip, findings_key
 from opmark.schema.options import PathLike
 from opmark.schema.record import MEASURED
 from opmark.store import memory
-from opmark.store.location import display_address
+from opmark.store.location import address, display_address
 from opmark.store.protocol import Store
 from opmark.store.runs import noise_of
 
@@ -65,8 +65,15 @@ class Result:
         return 0 if measured and not self.failed and not self.problems and not self.journals else 1
 
     @property
+    def stored(self) -> bool:
+        """Whether the run is in its store or a journal: a run of which no task was tried leaves nothing."""
+        return any(not record.untried for record in self.records)
+
+    @property
     def storage(self) -> str:
         """Where the run is, in words."""
+        if self.records and not self.stored:
+            return "nothing was stored, since no task was tried: the same command begins anew"
         return storage_line([self.run.id], self.db, self.journals)
 
     def results(self) -> Results:
@@ -124,6 +131,17 @@ def open_store(db: PathLike | None = None, *, create: bool = False, say: Callabl
     return JournaledStore(store, db, say)
 
 
+@contextmanager
+def existing_store(db: PathLike | None = None) -> Iterator[Store | None]:
+    """Yield the store for reading; None if nobody has made it yet."""
+    where = address(db)
+    if isinstance(where, Path) and not where.exists():
+        yield None
+        return
+    with closing(open_store(db)) as store:
+        yield store
+
+
 def journals_of(db: PathLike | None, run_ids: Collection[str]) -> tuple[Path, ...]:
     """Return the journals in which something of these runs waits for its store."""
     if str(db) == memory.NAME:
@@ -167,7 +185,9 @@ def result_of(store: Store, run: Run, records: list[Record], db: PathLike | None
 
 def facts_of(store: Store, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return the facts of environments by id. Empty ids, of records that never ran, are ignored."""
-    found = store.environments(sorted({*ids} - {""}))
+    if not (wanted := sorted({*ids} - {""})):
+        return {}  # a store that is not made before the first record is not asked
+    found = store.environments(wanted)
     return {key: environment.facts for key, environment in found.items()}
 
 

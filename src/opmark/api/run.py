@@ -12,10 +12,15 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from opmark.analysis.rows import Row, RowCollector
+from opmark.api.fleet import homes_of, open_fleet
 from opmark.api.requests import PlanRequest, ProfileOptions, RunRequest, keywords_of
-from opmark.api.result import Result, journals_of, machine_at, open_store, result_of, storage_line
+from opmark.api.result import Result, existing_store, journals_of, machine_at, open_store, result_of, storage_line
 from opmark.errors import InvalidParameter
+from opmark.plugin.registry import backend as find_backend
 from opmark.runner.clocks import ClockLocks
+from opmark.runner.executors.base import Executor, LocalExecutor, Resumed
+from opmark.runner.executors.ray_executor import RayExecutor
+from opmark.runner.guests.placement import why_missing
 from opmark.runner.plan import Plan, make_plan, settings_for
 from opmark.runner.profilers.profile_run import (
     COMMAND,
@@ -28,11 +33,11 @@ from opmark.runner.profilers.profile_run import (
 from opmark.runner.ranks.agent import serve_rank_zero
 from opmark.runner.ranks.launcher import RankLauncher, start_ranks
 from opmark.runner.selection import SelectedCases, default_backends, select_backends, select_cases
-from opmark.runner.session import Retries, RunRecorder, new_run, run_plan, run_to_resume
+from opmark.runner.session import Retries, RunRecorder, new_run, run_to_resume
 from opmark.runner.supervisor import WorkerOptions, WorkerPool
 from opmark.runner.workload_source import file_requests, problem_lines
 from opmark.schema import Environment, Record
-from opmark.schema.options import MeasureOptions, PathLike, as_list, options_of, split_names
+from opmark.schema.options import MeasureOptions, PathLike, StoreOptions, as_list, options_of, split_names
 from opmark.store.location import display_address
 from opmark.units import count_noun
 
@@ -49,25 +54,52 @@ def plan(request: PlanRequest) -> Plan:
 
 
 def plan_request(request: PlanRequest) -> Plan:
-    return plan_cases(select_cases(request, request.seed), request)
+    db = request.db if isinstance(request, StoreOptions) else None
+    return plan_cases(select_cases(request, request.seed), request, db=db)
 
 
-def plan_cases(selected: SelectedCases, options: MeasureOptions, *, alone: bool = False) -> Plan:
-    """Make the plan for selected cases. `alone`: functions that the options name do not run beside others."""
-    settings = settings_for(options)
+def plan_cases(
+    selected: SelectedCases,
+    options: MeasureOptions,
+    *,
+    alone: bool = False,
+    db: PathLike | None = None,
+    fleet: RayExecutor | None = None,
+) -> Plan:
+    """Make the plan for selected cases. `alone`: functions that the options name do not run beside others. `db`: the
+    store with what was tuned, for backends that apply it. `fleet`: the nodes that will do it, whose backends and cores
+    count in place of those of this machine."""
     names = split_names(options.backend) or default_backends(selected.cases)
-    chosen, absent = select_backends(names, split_names(options.python))
+    pythons, missing_there = split_names(options.python), why_missing
+    if fleet is None:
+        chosen, absent = select_backends(names, pythons)
+    else:
+        chosen, absent = select_backends(names, pythons, fleet.why_missing)
+        fleet.choose_kind(chosen)
+        missing_there = fleet.why_missing
+    settings = settings_for(options, fleet.threads if fleet else None)
     shared = not as_list(options.threads) and not os.environ.get("OMP_NUM_THREADS")
     whole = make_plan(
         selected.cases, chosen, settings, by_device=options.processes is None, divided=shared,
-        impl=split_names(options.impl), alone=alone,
+        impl=split_names(options.impl), alone=alone, missing_there=missing_there,
     )  # fmt: skip
-    notes = (*selected.left_out, *absent)
+    whole = _apply_tuned(whole, db)
+    notes = (*selected.left_out, *absent, *whole.notes)
     source = selected.source
     if source is None:
         return dataclasses.replace(whole, notes=notes)
     requested = () if options.samples or options.warmup else tuple(file_requests(source.asked))
     return dataclasses.replace(whole, problems=source.problems, notes=(*source.notes, *requested, *notes))
+
+
+def _apply_tuned(plan: Plan, db: PathLike | None) -> Plan:
+    """Give tasks of `NAME/tuned` the configurations of the store, which need not exist."""
+    if not any(find_backend(name).tuned for name in {task.backend for task in plan.tasks}):
+        return plan
+    from opmark.tuning.database import apply_tuned
+
+    with existing_store(db) as store:
+        return apply_tuned(plan, store)
 
 
 def profiling_of(options: ProfileOptions) -> Profiling | None:
@@ -118,17 +150,27 @@ def run_request(request: RunRequest) -> Result:
 
 def _measure(selected: SelectedCases, request: RunRequest, launcher: RankLauncher) -> Result:
     """Measure what was selected, and store it. Once the store is closed, it is known what it could not take."""
+    if request.executor == "local":
+        return _measure_on(None, selected, request, launcher)
+    with closing(open_fleet(request, request.profile)) as fleet:
+        return _measure_on(fleet, selected, request, launcher)
+
+
+def _measure_on(
+    fleet: RayExecutor | None, selected: SelectedCases, request: RunRequest, launcher: RankLauncher
+) -> Result:
     say = request.say
-    whole = plan_cases(selected, request)
+    executor: Executor = fleet or LocalExecutor(launcher)
+    whole = plan_cases(selected, request, db=request.db, fleet=fleet)
     for line in problem_lines(whole.problems, whole.notes):
         say(line)
     with (
-        closing(ClockLocks(request.clocks, say)) as clocks,
+        closing(ClockLocks("" if fleet else request.clocks, say)) as clocks,
         closing(open_store(request.db, create=True, say=say)) as store,
     ):
         resume = request.resume
         if resume:
-            this = run_to_resume(store, whole, request.label)
+            this = run_to_resume(store, whole.id, request.label)
         else:
             this = replace(new_run(whole, request.label), session=request.session)
         records = store.records(this.id) if resume else []
@@ -148,8 +190,11 @@ def _measure(selected: SelectedCases, request: RunRequest, launcher: RankLaunche
                 rows.add(record)
 
         recorder = RunRecorder(store, this, announce, begun=resume)
-        # A profiler's results are added to the records before they are stored.
-        queue = ProfileQueue(profiler_runners(request.profile, this.id, say), recorder.add) if request.profile else None
+        # A profiler's results are added to the records before they are stored; on a fleet, its nodes do that.
+        profile = None if fleet else request.profile
+        queue = ProfileQueue(profiler_runners(profile, this.id, say), recorder.add) if profile else None
+        if fleet:
+            fleet.begin(this.id)
         add = queue.add if queue else recorder.add
 
         def keep(environment: Environment) -> None:
@@ -161,7 +206,8 @@ def _measure(selected: SelectedCases, request: RunRequest, launcher: RankLaunche
         options = WorkerOptions(request.timeout, request.compile_timeout, say, keep, pool, clocks)
         try:
             retries = Retries(request.retries, request.fewer_threads)
-            for record in run_plan(rest, options, launcher, retries, fresh=not records):
+            resumed = Resumed(not records, homes_of(store, records) if records else {})
+            for record in executor.run(rest, options, retries, resumed):
                 add(record)
             if queue:
                 queue.finish()

@@ -58,7 +58,8 @@ COMMANDS = {
     ),
     "bisect": (
         "bisect",
-        "Which commit made it slower?\n\n`git bisect` with a measured verdict, in a worktree of its own.",
+        "Which commit or version made it slower?"
+        "\n\n`git bisect` with a measured verdict, in a worktree of its own; or versions of a --package.",
     ),
     "capture": (
         "capture",
@@ -77,16 +78,45 @@ COMMANDS = {
         "\n\nOperators, measured one by one, beside the whole model: share of its time, distance from the roofline, "
         "gain. Shows a stored run, or measures a model with its operators.",
     ),
+    "space": (
+        "space",
+        "Which knobs does an operator have, and which values?"
+        "\n\nThe space of configurations that can be tuned, without tuning it: knobs, values, rules, size, and how a "
+        "number becomes a configuration.",
+    ),
+    "tune": (
+        "tune",
+        "Which configuration is the fastest, and is it worth it?"
+        "\n\nSearches the knobs of operators, workloads or models on one backend. Every candidate is verified. It ends "
+        "with default, tuned and vendor library measured in turns; what is not surely faster is not kept.",
+    ),
+    "tuned": (
+        "tuned",
+        "What was tuned, for which shapes, and does it still hold?"
+        "\n\n`--backend NAME/tuned` of other commands applies it. `tuned export -o FILE` and `tuned import FILE` carry "
+        "it to other machines.",
+    ),
     "replay": (
         "replay",
         "How long does a recorded program take here?"
         "\n\nReplays the calls of a trace as one launch. Says what is covered and what not, and compares replayed with "
         "recorded time per operator.",
     ),
+    "predict": (
+        "predict",
+        "How long would it take on a chip, without running it?"
+        "\n\nTime and a 90 % interval, learnt from the store or from tables; with both baselines.",
+    ),
     "evaluate": (
         "evaluate",
         "How accurate is a model on labelled data, on each backend?"
         "\n\nEvery figure has an interval, and is compared with the reference on the same samples.",
+    ),
+    "nightly": (
+        "nightly",
+        "Measure, gate, bisect and report every night, from one file."
+        "\n\nSafe to start twice; goes on after a kill, and catches up after a missed night. Exit code 1 if something "
+        "is slower, failed, or could not be measured.",
     ),
     "rank": (
         "rank",
@@ -105,6 +135,11 @@ COMMANDS = {
         "doctor",
         "Is this machine fit to measure on, and what to do next?"
         "\n\nWhat it has, what runs, what would disturb; with --aa, its noise.",
+    ),
+    "fleet": (
+        "fleet",
+        "Nodes of a Ray cluster: what they have, and who measures there."
+        "\n\nAlso why a node takes no work, and whether nodes of one kind agree.",
     ),
     "calibrate": (
         "calibrate",
@@ -148,13 +183,15 @@ COMMANDS = {
 
 PANELS = {
     "Measure": (
-        "run", "list", "describe", "coverage", "judge", "capture", "replay", "extract", "ledger", "evaluate"
+        "run", "list", "describe", "coverage", "judge", "capture", "replay", "extract", "ledger", "evaluate",
+        "predict",
     ),
-    "Compare": ("compare", "ab", "check", "bisect", "rank", "history"),
+    "Tune": ("space", "tune", "tuned"),
+    "Compare": ("compare", "ab", "check", "bisect", "nightly", "rank", "history"),
     "Look at results, keep and share them": (
         "show", "runs", "report", "model", "serve", "query", "fit", "merge", "push", "prune"
     ),
-    "This machine": ("doctor", "calibrate", "env"),
+    "This machine, and others": ("doctor", "calibrate", "env", "fleet"),
     "Other systems": ("import", "export", *FOREIGN_COMMANDS),
 }  # fmt: skip
 """Commands by task, in the order of `opmark --help`."""

@@ -37,7 +37,8 @@ def check(
     _report(_check(request), markdown, junit, as_json=as_json)
 
 
-def _measure(request: RunRequest) -> Result:
+def measure_with_progress(request: RunRequest) -> Result:
+    """Measure as `opmark run` does, with its bar and messages."""
     from opmark.api.run import run_request
     from opmark.cli.progress import ProgressBar
 
@@ -67,7 +68,7 @@ def _check(request: CheckRequest) -> CheckResult:
 
     turns = Turns()
     try:
-        return check_request(replace(request, measure=_measure, on_turn=turns.turn, say=turns.say))
+        return check_request(replace(request, measure=measure_with_progress, on_turn=turns.turn, say=turns.say))
     except KeyboardInterrupt:
         turns.say("interrupted: what was measured until then is stored, and nothing is decided")
         raise typer.Exit(130) from None

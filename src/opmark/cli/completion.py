@@ -184,5 +184,6 @@ VALUES: dict[str, Callable[[Any], Iterable[tuple[str, str]]]] = {
     "report format": _one_of("html", "md", "pdf"),
     "import format": _formats,
     "export format": _formats,
+    "tuned format": _formats,
 }
 """By the name of a parameter, or of a command and its parameter: how to find its values, each with a short text."""

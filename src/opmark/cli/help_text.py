@@ -51,6 +51,26 @@ EXAMPLES = {
         "opmark extract model:bert-base -p batch=1 -o ops.yaml",
         "opmark extract model:resnet50 --graph onnxruntime-cpu",
     ),
+    "space": (
+        "opmark space matmul -p M=512 -p N=512 -p K=512 --backend tvm-cpu",
+        "opmark space softmax --backend triton-cuda -o space.json",
+    ),
+    "tune": (
+        "opmark tune matmul -p M=512 -p N=512 -p K=512 --backend tvm-cpu --budget 5m",
+        "opmark tune -w ops.yaml --backend triton-cuda --trials 200",
+        "opmark tune model:resnet-18 --backend tvm-cpu --tuner xgb",
+    ),
+    "tuned": (
+        "opmark tuned matmul --near M=1000",
+        "opmark run matmul --backend tvm-cpu/tuned",
+        "opmark tuned export -o tuned.json",
+    ),
+    "predict": (
+        "opmark predict matmul -p M=4096 -p N=4096 -p K=4096 --on A100",
+        "opmark predict model:resnet-18 --on T4",
+        "opmark predict train --measure --budget 10m --backend torch-cpu",
+        "opmark predict probe --on L4 --from probes.csv",
+    ),
     "replay": (
         "opmark replay step.json --backend torch-cpu",
         "opmark replay step.json --subgraph backward --trace-out both.json",
@@ -72,7 +92,11 @@ EXAMPLES = {
         "opmark check --suite quick --baseline main",
         "opmark check --suite quick --baseline main --junit opmark.xml --markdown summary.md",
     ),
-    "bisect": ("opmark bisect mymodule:layer --args '[64x256 float32]' --good v1.0",),
+    "bisect": (
+        "opmark bisect mymodule:layer --args '[64x256 float32]' --good v1.0",
+        "opmark bisect softmax --package torch --good 2.11.0 --bad 2.13.0",
+    ),
+    "nightly": ("opmark nightly --template", "opmark nightly nightly.yaml --dry-run", "opmark nightly nightly.yaml"),
     "rank": ("opmark rank", "opmark rank nightly --by dtype"),
     "history": ("opmark history 'conv*' --since 90d", "opmark history matmul --label nightly"),
     "show": ("opmark show", "opmark show before --wide", "opmark show before -f csv -o before.csv"),
@@ -92,6 +116,12 @@ EXAMPLES = {
     "prune": ("opmark prune --before 90d --keep-last 10",),
     "doctor": ("opmark doctor", "opmark doctor --aa"),
     "calibrate": ("opmark calibrate", "opmark calibrate --backend torch-cuda"),
+    "fleet": (
+        "opmark fleet --address head:6379",
+        "opmark run --suite llm --executor ray --address auto",
+        "opmark fleet agree --backend torch-cpu",
+        "opmark fleet drain node-7",
+    ),
     "env": ("opmark env create tensorflow", "opmark env list"),
     "import": ("opmark import simple_mm_range.json -o mine.yaml",),
     "export": ("opmark export before -f csv -o before.csv",),

@@ -1,4 +1,4 @@
-"""opmark param, micro-perf, general-perf, opperf: the command lines of other systems, read by their own parsers."""
+"""opmark param, micro-perf, general-perf, opperf, opbench: command lines of other systems with their own parsers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ FOREIGN_COMMANDS = {
         "ByteMLPerf's launch.py for whole models, with its options.",
     ),
     "opperf": ("opmark.interop.opperf.command", "MXNet opperf's opperf.py, with its options."),
+    "opbench": ("opmark.interop.opbench.command", "OpBench's op_performance_collector.py, with its options."),
 }
 """By command: the module whose `main` takes the arguments as written, and a summary."""
 

@@ -15,7 +15,7 @@ from opmark.api.requests import ProfileOptions, RunRequest, TurnOptions
 from opmark.cli.help_text import COMMON
 from opmark.cli.output import split
 from opmark.errors import InvalidParameter
-from opmark.schema.options import MeasureOptions, OptionField, Selection, StoreOptions, options_of
+from opmark.schema.options import ExecutorOptions, MeasureOptions, OptionField, Selection, StoreOptions, options_of
 
 Wide = Annotated[
     bool,
@@ -73,6 +73,7 @@ _PANELS = {
     TurnOptions: "How to measure",
     RunRequest: "How to measure",
     StoreOptions: "Where it is kept",
+    ExecutorOptions: "On a fleet",
     ProfileOptions: "A profiler",
 }
 
@@ -187,15 +188,19 @@ def reference_page() -> str:
         ("Which cases: `run`, `ab`, `check`, `bisect`", shared.Selection),
         ("How to measure: `run`, `ab`, `check`, `bisect`", shared.MeasureOptions),
         ("Where it is kept: `run`, `ab`, `check`, `bisect`", shared.StoreOptions),
+        ("On a fleet: `run`, `ab`", shared.ExecutorOptions),
         ("`run` alone", requests.RunRequest),
         ("A profiler: `run` on the command line; Python takes `profile=Profiling(...)`", requests.ProfileOptions),
         ("`ab` and `bisect`, measured in turns", requests.TurnOptions),
         ("`ab` alone", requests.ABRequest),
         ("`bisect` alone", requests.BisectRequest),
         ("`check` alone", requests.CheckRequest),
+        ("`nightly`", requests.NightlyRequest),
         ("`judge`", requests.JudgeRequest),
         ("`capture`", requests.CaptureRequest),
         ("`extract`", requests.ExtractRequest),
+        ("`space`, beside which cases", requests.SpaceRequest),
+        ("`tune`, beside which cases, how to measure and where it is kept", requests.TuneRequest),
         ("`evaluate`, beside where it is kept", requests.EvaluateRequest),
         ("`replay`, beside how to measure and where it is kept", requests.ReplayRequest),
         ("`ledger`, beside how to measure and where it is kept", requests.LedgerRequest),

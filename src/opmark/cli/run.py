@@ -65,7 +65,7 @@ def _measure(request: RunRequest, profile: ProfileOptions, style: TableStyle, *,
     untried = sum(record.untried for record in result.records)
     more = (
         f", without {count_noun(untried, 'task')} for which no worker was available: --resume goes on"
-        if untried
+        if untried and result.stored
         else ""
     )
     talk(result.storage + more)

@@ -15,7 +15,10 @@ from opmark.scratch import ScratchFolder
 
 
 def fresh() -> Path:
-    """A new folder, so that a first compilation finds no cache."""
+    """A new folder, so that a first compilation finds no cache. While a space is searched, one that all workers share:
+    what some have built side by side, another one loads and times."""
+    if shared := os.environ.get("OPMARK_COMPILE_CACHE"):
+        return Path(shared)
     return Path(tempfile.mkdtemp(dir=os.environ.get("OPMARK_SCRATCH") or _own().name))
 
 

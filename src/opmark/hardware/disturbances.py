@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import psutil
@@ -16,9 +16,10 @@ BUSY_SHARE = 0.1
 """A process that uses more than this share of a core is reported."""
 
 
-def disturbances(seconds: float = 0.3) -> list[DiagnosisItem]:
-    """Watch the machine for that many seconds."""
-    busy, steal = _watch(seconds)
+def disturbances(seconds: float = 0.3, ignore: Collection[int] = ()) -> list[DiagnosisItem]:
+    """Watch the machine for that many seconds. `ignore`: processes that are no disturbance, with all that they have
+    started."""
+    busy, steal = _watch(seconds, ignore)
     return [_load(), _busy(busy), _steal(steal), *(finding for check in _STATIC for finding in check())]
 
 
@@ -88,9 +89,10 @@ def _swap() -> Iterator[DiagnosisItem]:
 _STATIC: tuple[Callable[[], Iterator[DiagnosisItem]], ...] = (_governor, _turbo, _hyperthreads, _quota, _swap)
 
 
-def _watch(seconds: float) -> tuple[list[tuple[str, float]], float]:
+def _watch(seconds: float, ignore: Collection[int] = ()) -> tuple[list[tuple[str, float]], float]:
     """Return (busy processes with their share of a core, largest first; share of time stolen) over that time."""
-    processes = {p.pid: p for p in psutil.process_iter(["name"]) if p.pid != os.getpid()}
+    own = {os.getpid(), *(pid for top in ignore for pid in _tree(top))}
+    processes = {p.pid: p for p in psutil.process_iter(["name"]) if p.pid not in own}
     for process in list(processes.values()):
         _share(process)
     before = psutil.cpu_times()
@@ -101,6 +103,13 @@ def _watch(seconds: float) -> tuple[list[tuple[str, float]], float]:
     steal = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)
     busy = sorted((s for s in shares if s[1] > BUSY_SHARE), key=lambda s: -s[1])
     return busy, steal / total if total > 0 else 0.0
+
+
+def _tree(pid: int) -> list[int]:
+    try:
+        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    except psutil.Error:
+        return []
 
 
 def _share(process: psutil.Process) -> float:

@@ -24,6 +24,7 @@ from opmark.schema import TensorSpec
 _DOCS = {
     "seq": "number of tokens",
     "image": "height and width of the picture, in pixels",
+    "rows": "rows of each matrix",
 }
 MLIR_SUFFIX = "-mhlo"
 """End of the name of a model of the zoo that is to run as a module of StableHLO, as ByteMLPerf names it."""

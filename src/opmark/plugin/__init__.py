@@ -22,6 +22,8 @@ from opmark.plugin.param import Param, Params
 from opmark.plugin.process_group import Announce, Exchange, Peers, ProcessGroup, World
 from opmark.plugin.profiler import Profiler, Watched
 from opmark.plugin.shared_memory import Arena, ArrayPlace, SharedTensors
+from opmark.plugin.space import Configuration, Knob, Space, SpaceRule, splits
+from opmark.plugin.tuner import Tuner, TuningProblem
 
 __all__ = [
     "BLOCK",
@@ -33,6 +35,7 @@ __all__ = [
     "BackendInfo",
     "Build",
     "CallCost",
+    "Configuration",
     "DeviceClock",
     "Exchange",
     "Exporter",
@@ -42,6 +45,7 @@ __all__ = [
     "Implementation",
     "Importer",
     "Installation",
+    "Knob",
     "LaidOutSlot",
     "Launch",
     "MemoryLayout",
@@ -56,13 +60,18 @@ __all__ = [
     "Results",
     "Sensors",
     "SharedTensors",
+    "Space",
+    "SpaceRule",
     "TensorSlot",
     "Timer",
     "Tolerance",
     "Trace",
+    "Tuner",
+    "TuningProblem",
     "Watched",
     "WorkloadExporter",
     "World",
     "draw_values",
     "make_values",
+    "splits",
 ]

@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 
 from opmark.errors import Unsupported
 from opmark.plugin.instruments import DeviceClock, MemoryProbe, Sensors, Timer
-from opmark.plugin.operator import Launch
+from opmark.plugin.operator import Launch, Operator
+from opmark.plugin.param import Params
 from opmark.plugin.process_group import Announce, ProcessGroup, World
 from opmark.plugin.shared_memory import Arena
+from opmark.plugin.space import THREADS, Configuration, Space
 from opmark.schema import Cost, Status, TensorSpec
 from opmark.schema.tensor import DTYPES, STORED_AS
 
@@ -196,6 +198,20 @@ class BackendInfo:
     """Ways to prepare a launch, as in `NAME/max-autotune`; the plain name means the first."""
     variant: str = ""
     """The chosen variant. The registry fills it in."""
+    space: str = ""
+    """`module:function`, which returns the knobs of the backend itself for an operator and its parameters, whatever the
+    implementation is: a Space, or None. It imports no framework. See Backend.configure."""
+    shares_builds: bool = False
+    """Whether a worker finds what another one has compiled, in the folder that OPMARK_COMPILE_CACHE names: then
+    candidates of a tuning are built side by side before they are timed."""
+    tuners: Mapping[str, str] = field(default_factory=dict)
+    """Tuners that it brings, for spaces that it alone knows: `module:Class` by name, a class derived from Tuner. The
+    parent loads it, so that its module imports no framework; a child process may."""
+    takes_tuned_operators: bool = False
+    """Whether `Backend.configure` takes TUNED_OPERATORS: the tuned operators of a model, which it then applies when it
+    compiles the model."""
+    tuned: bool = False
+    """Whether tuned configurations are applied, as in `NAME/tuned`. The registry fills it in."""
     python: str = ""
     """Interpreter of its worker, as in `NAME@PATH`; empty: this one, or that of its guest. The registry fills it in."""
     outdated: str = ""
@@ -223,6 +239,14 @@ class BackendInfo:
         if find_module(self.requires) is not None:
             return None
         return f"{self.requires} is not installed" + (f" ({self.install})" if self.install else "")
+
+    def find_space(self, operator: Operator, params: Params) -> Space | None:
+        """Return the knobs of the backend itself for a case; None if it has none."""
+        if not self.space:
+            return None
+        module, _, name = self.space.partition(":")
+        found: Space | None = getattr(import_module(module), name)(operator, params)
+        return found
 
     def load(self, threads: int) -> Backend:
         """Create the backend. A class for an older opmark is replaced by one that reports this."""
@@ -465,6 +489,18 @@ class Backend(ABC):
         """Return the element type in which a case of this type is really computed, for a backend that takes a coarser
         one of its own accord (OpenVINO's default is bfloat16 on some processors); else the type itself."""
         return dtype
+
+    def configure(self, configuration: Configuration) -> None:
+        """Use these values of the backend's own knobs for launches that are built from now on. It is called before
+        every build; an empty configuration is the default."""
+        if configuration:
+            raise Unsupported(f"{self.info.name} has no knobs")
+
+    def refuse_other_threads(self, configuration: Configuration) -> None:
+        """Raise Unsupported if a configuration has another number of threads than this worker was started with."""
+        threads = configuration.get(THREADS, self.threads)
+        if threads != self.threads:
+            raise Unsupported(f"this worker has {self.threads} threads, the configuration {threads}")
 
     def operands(self, framework: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the inputs for an implementation of a framework in `also`. They share memory with the originals,

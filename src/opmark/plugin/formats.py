@@ -7,7 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from opmark.schema import Case, Imported, Peaks, Record, Run
+from opmark.schema import Case, Imported, ImportProblem, Peaks, Record, Run
+from opmark.schema.tuned import TunedEntry
 
 
 class Importer(Protocol):
@@ -78,4 +79,32 @@ class WorkloadExporter(Protocol):
 
     def files(self, name: str, cases: Sequence[Case]) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return the text of each file by its relative path, and one line for each thing that the format cannot
+        express."""
+
+
+class TuningLog(NamedTuple):
+    """What was read from a tuning log of another system."""
+
+    entries: Sequence[TunedEntry]
+    problems: Sequence[ImportProblem] = ()
+    """Lines that could not be understood."""
+    notes: Sequence[str] = ()
+    """What was interpreted, or is not part of an entry."""
+
+
+class TuningFormat(Protocol):
+    """Reads and writes tuning logs of another system. Entry-point group `opmark.tuning_formats`."""
+
+    name: str
+    summary: str
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """Return whether a file or a folder is of this format, by its name or its first bytes (none of a folder)."""
+
+    def read(self, path: Path) -> TuningLog:
+        """Return one entry per case and target: the fastest configuration that was right, and how many were tried.
+        Lines that cannot be understood become problems with their number; nothing is dropped silently."""
+
+    def files(self, entries: Sequence[TunedEntry]) -> tuple[Mapping[str, str], Sequence[str]]:
+        """Return the text of each file by its relative path, and one line for each entry that the format cannot
         express."""

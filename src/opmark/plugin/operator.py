@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from opmark.errors import InvalidParameter, UnknownName, nearest
 from opmark.plugin.param import REQUIRED, Param, Params
+from opmark.plugin.space import Space
 from opmark.schema.case import Phase
 from opmark.schema.cost import Cost
 from opmark.schema.tensor import DTYPES, FLOATS8, TensorSpec, is_float, sizeof, storage
@@ -129,6 +130,11 @@ class Implementation:
     """The framework's function behind it (`torch.softmax`), if it is a single one; coverage counts these."""
     source: str = "opmark"
     """The distribution that provides it; the registry fills this in."""
+    space: Callable[[Params], Space] | None = None
+    """The knobs of this implementation for a case; `build` then takes a `configuration`, a value for every knob.
+    Without tuning it gets the defaults."""
+    on_request: bool = False
+    """It runs only where it is named (`--impl`) or tuned. A run without names takes the other implementations."""
 
     @property
     def label(self) -> str:

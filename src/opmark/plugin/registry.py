@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.plugin.backend import WRITE_NOW, BackendInfo, why_outdated
 from opmark.plugin.dataset import DataSet
-from opmark.plugin.formats import Exporter, Importer, WorkloadExporter
+from opmark.plugin.formats import Exporter, Importer, TuningFormat, WorkloadExporter
 from opmark.plugin.operator import Family, Implementation, Operator
 from opmark.plugin.param import Param, Params
 from opmark.plugin.profiler import Profiler
@@ -39,6 +39,7 @@ IMPORTERS_GROUP = "opmark.importers"
 EXPORTERS_GROUP = "opmark.exporters"
 WORKLOAD_EXPORTERS_GROUP = "opmark.workload_exporters"
 PROFILERS_GROUP = "opmark.profilers"
+TUNING_FORMATS_GROUP = "opmark.tuning_formats"
 HARDWARE_GROUP = "opmark.hardware"
 DATASETS_GROUP = "opmark.datasets"
 
@@ -147,6 +148,10 @@ def profilers() -> dict[str, Profiler]:
     return plugins(PROFILERS_GROUP)
 
 
+def tuning_formats() -> dict[str, TuningFormat]:
+    return plugins(TUNING_FORMATS_GROUP)
+
+
 def datasets() -> dict[str, type[DataSet]]:
     """Return every data set by name. Their files import NumPy, so that the parent loads them only to list them."""
     return plugins(DATASETS_GROUP)
@@ -185,18 +190,26 @@ def aliases() -> dict[str, Operator]:
     return {alias: op for op in catalogue().values() for alias in op.aliases}
 
 
+TUNED = "tuned"
+"""The variant of every backend that applies what was tuned: `NAME/tuned`, `NAME/VARIANT/tuned`."""
+
+
 def backend(name: str) -> BackendInfo:
-    """Find a backend by `NAME` or `NAME/VARIANT`, both optionally with `@PYTHON`: its interpreter or environment."""
+    """Find a backend by `NAME` or `NAME/VARIANT`, both optionally with `/tuned` and with `@PYTHON`: its interpreter or
+    environment."""
     known = backends()
     if name in known:
         return known[name]
     rest, at, python = name.partition("@")
+    if rest.endswith(f"/{TUNED}"):
+        untuned = backend(f"{rest.removesuffix(f'/{TUNED}')}{at}{python}")
+        return replace(untuned, name=f"{untuned.name.partition('@')[0]}/{TUNED}{at}{python}", tuned=True)
     plain, _, variant = rest.partition("/")
     if plain not in known:
         raise UnknownName("backend", plain, known, "opmark list backends", _meant_backend(plain, known))
     info = known[plain]
     if rest != plain and variant not in info.variants:
-        raise UnknownName(f"variant of {plain}", variant, info.variants)
+        raise UnknownName(f"variant of {plain}", variant, (*info.variants, TUNED))
     if at and not python:
         raise UserError(f"backend `{name}`: no interpreter behind the @", "as in torch-cpu@/opt/env/bin/python")
     shown = plain if variant in ("", *info.variants[:1]) else rest
@@ -261,8 +274,9 @@ def way_of(backend: str, implementation: str) -> str:
     return "" if plain else f"/{implementation}"
 
 
-def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementation, ...]:
-    """Return the implementations of an operator on a backend: those of the first of its frameworks that has any.
+def implementations(operator: Operator, info: BackendInfo, *, every: bool = False) -> tuple[Implementation, ...]:
+    """Return the implementations of an operator on a backend: those of the first of its frameworks that has any. With
+    `every`, those that run only on request follow, whichever of its frameworks they are for.
 
     A backend that computes nothing accepts any operator of a single process, by the row of its framework for
     ANY_OPERATOR.
@@ -273,10 +287,10 @@ def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementati
     known = candidates(operator, frameworks)
     if not info.computes and not operator.ranks:
         known += implementation_tables(frameworks).get(ANY_OPERATOR, ())
-    for framework in frameworks:
-        if found := tuple(one for one in known if one.framework == framework):
-            return found
-    return ()
+    usual = [one for one in known if not one.on_request]
+    first = next((name for name in frameworks if any(one.framework == name for one in usual)), None)
+    found = [one for one in usual if one.framework == first]
+    return (*found, *(one for one in known if every and one.on_request and one.framework in frameworks))
 
 
 def candidates(operator: Operator, frameworks: tuple[str, ...] | None = None) -> tuple[Implementation, ...]:

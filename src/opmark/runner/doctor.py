@@ -119,6 +119,11 @@ _POOLED = 100
 _ALL_WAYS = 8
 
 
+def reference_cases() -> list[Case]:
+    """Return cases that show how fast a machine is, and how steady."""
+    return [Case.of(op, find_operator(op).complete(params), "forward") for op, params in _CASES]
+
+
 def self_test(
     backend: str,
     threads: int | None,
@@ -128,7 +133,7 @@ def self_test(
     on_step: OnStep = ignore_step,
 ) -> tuple[NoiseFloor, list[Environment], list[Record]]:
     """The noise floor, and the environments and records that it was found from."""
-    cases = [Case.of(op, find_operator(op).complete(params), "forward") for op, params in _CASES]
+    cases = reference_cases()
     settings = settings_for(
         MeasureOptions(threads=() if threads is None else threads, effort="quick", processes=processes, verify=False)
     )

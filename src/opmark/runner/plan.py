@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -88,19 +88,21 @@ def make_plan(
     impl: Sequence[str] = (),
     alone: bool = False,
     may_be_empty: bool = False,
+    missing_there: Callable[[BackendInfo], str | None] = why_missing,
 ) -> Plan:
     """Make the tasks of all cases on all backends, in the order in which they run.
 
     `impl`: implementations to use, by label, and functions of the user; unless they stand `alone`, functions without a
     label run beside all implementations. `by_device`: use fewer processes on a device and for several ranks than on a
     CPU. `divided`: let the ranks of a host share its threads. `may_be_empty`: return a plan also if nothing can run.
+    `missing_there`: says why a backend is missing where the tasks will run.
     """
     choice = _ImplementationChoice(impl, alone=alone)
     tasks, skipped = [], []
     ranks_of = {case.id: rank_count(case) for case in cases}
     for name in dict.fromkeys(backends):
         info = find_backend(name)
-        missing = why_missing(info)
+        missing = missing_there(info)
         for setting in settings:
             few = setting.process >= DEVICE_PROCESSES[setting.effort]
             if by_device and info.device != "cpu" and few:
@@ -144,7 +146,8 @@ class _ImplementationChoice:
                 raise UserError(f"--impl: there is no file {place}", "as in --impl kernels.py:softmax")
 
     def choose(self, operator: Operator, info: BackendInfo) -> list[Implementation]:
-        known = [one for one in implementations(operator, info) if self._all or one.label in self._labels]
+        every = implementations(operator, info, every=not self._all)
+        known = [one for one in every if self._all or one.label in self._labels]
         return known + [implementation_of(name, info.framework) for name in self._functions]
 
     def why_none(self, operator: Operator, info: BackendInfo) -> str:
@@ -212,8 +215,9 @@ _SAMPLING = ("rel_ci", "min_time", "max_time", "min_samples", "warmup", "samples
 """Options that replace the field of the same name in the sampling of the effort."""
 
 
-def settings_for(options: MeasureOptions) -> list[Settings]:
-    """The settings of a task for each process, each number of threads and each load."""
+def settings_for(options: MeasureOptions, cores: int | None = None) -> list[Settings]:
+    """The settings of a task for each process, each number of threads and each load. `cores`: how many threads there
+    are unless the options say so; None: as this machine has."""
     mode, timer, quantities = options.mode, options.timer, split_names(options.quantity)
     loads = _loads(options)
     if mode and (quantities or timer):
@@ -234,7 +238,7 @@ def settings_for(options: MeasureOptions) -> list[Settings]:
     )  # fmt: skip
     usual = 1 if options.compile_only or options.data_choice else PROCESSES[options.effort]
     rounds = usual if options.processes is None else options.processes
-    counts = list(dict.fromkeys(as_list(options.threads))) or [default_threads()]
+    counts = list(dict.fromkeys(as_list(options.threads))) or [cores or default_threads()]
     return [
         replace_fields(base, threads=count, process=process, load=load)
         for process in range(rounds)

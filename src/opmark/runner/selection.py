@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
@@ -58,7 +58,7 @@ def select_cases(selection: Selection, seed: int = 0) -> SelectedCases:
     if len(named) != 1:
         raise UserError(
             f"expected operators, a workload or a suite, got {' and '.join(named) or 'nothing'}",
-            "as in `opmark run matmul`, `opmark run -w my.yaml`, `opmark run --suite quick`",
+            "name an operator, as in matmul, or a workload, -w my.yaml, or a suite, --suite quick",
         )
     source = None
     if selection.workload is not None:
@@ -82,12 +82,27 @@ def select_cases(selection: Selection, seed: int = 0) -> SelectedCases:
         ranks = _rank_request(selection, operators)
         ranks.check_operators(operators)
         cases, left_out = ranks.apply_to_cases(cases)
+    if selection.part:
+        whole_count, cases = len(cases), take_part(cases, selection.part)
+        left_out.append(f"part {selection.part}: {len(cases)} of {count_noun(whole_count, 'case')}")
     if selection.sample is not None and selection.sample < len(cases):
         left_out.append(f"a sample of {selection.sample} of {count_noun(len(cases), 'case')}, drawn with seed {seed}")
         cases = draw_sample(cases, selection.sample, seed)
     # Under a launcher, rank 0 alone runs the cases that take one process.
     several = any(map(rank_count, cases))
     return SelectedCases(cases, source, tuple(left_out), read_job(os.environ) if several else detect_job(os.environ))
+
+
+def take_part(cases: Sequence[Case], part: str) -> list[Case]:
+    """The cases of one of several parts, in their order. A case stays in its part whatever else is selected, because
+    its own id decides, so that a part that is measured again is compared with itself."""
+    number, count = map(int, part.split("/"))
+    if number > count:
+        raise InvalidParameter(f"part: {part}: there are only {count_noun(count, 'part')}", f"as in --part 1/{count}")
+    chosen = [case for case in cases if int(case.id, 16) % count == number - 1]
+    if not chosen:
+        raise UserError(f"part {part} of {count_noun(len(cases), 'case')} is empty", "choose fewer parts")
+    return chosen
 
 
 def draw_sample(cases: Sequence[Case], count: int, seed: int) -> list[Case]:
@@ -236,13 +251,20 @@ def parse_call(name: str, text: str) -> Any:
     return value
 
 
-def select_backends(named: Sequence[str], pythons: Sequence[str] = ()) -> tuple[list[str], tuple[str, ...]]:
-    """(names of backends, each with the interpreter that it is to run in; why `all` or a pattern leaves some out)."""
+def _why_not_here(info: BackendInfo) -> str | None:
+    return why_missing(info) or why_no_device(info.device)
+
+
+def select_backends(
+    named: Sequence[str], pythons: Sequence[str] = (), why_not: Callable[[BackendInfo], str | None] = _why_not_here
+) -> tuple[list[str], tuple[str, ...]]:
+    """(names of backends, each with the interpreter that it is to run in; why `all` or a pattern leaves some out).
+    `why_not` says why a backend cannot run where the tasks will."""
     chosen: dict[str, None] = {}
     absent: dict[str, None] = {}
     for name in named:
         if name == ALL or set(name) & set("*?["):
-            reasons = {info.name: why_missing(info) or why_no_device(info.device) for info in _match_backends(name)}
+            reasons = {info.name: why_not(info) for info in _match_backends(name)}
             if all(reasons.values()):
                 listed = "; ".join(f"{backend}: {reason}" for backend, reason in reasons.items())
                 raise UserError(listed, "`opmark list backends`")

@@ -6,7 +6,7 @@ import secrets
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -59,7 +59,7 @@ def run_plan(
     retries: Retries | None = None,
     *,
     fresh: bool = True,
-) -> Iterator[Record]:
+) -> Generator[Record, None, None]:
     """Yield the records of a plan as they come; then those of disturbed tasks, which are measured again, unless
     `retries` says that they are not; skipped tasks come last.
 
@@ -184,7 +184,18 @@ def start_workers(
             hellos |= {supervisor: _start(supervisor) for supervisor in together}
         for (group, _), worker in zip(jobs, workers, strict=True):
             yield group, worker, hellos[worker] if worker in hellos else _start(worker)
-            worker.close()
+            worker.finish()
+
+
+def run_jobs(
+    jobs: Sequence[Job], options: WorkerOptions, announce: Callable[[int], None]
+) -> Generator[tuple[int, Record], None, None]:
+    """Do jobs in their order. Yield the position of each record's job with the record; `announce` is given the position
+    of a job that is about to be measured."""
+    for position, (group, worker, hello) in enumerate(start_workers(jobs, options)):
+        announce(position)
+        for record in run_group(group, worker, hello):
+            yield position, record
 
 
 def _start(worker: Supervisor | RankGroup) -> Hello | WorkerDied:
@@ -251,10 +262,10 @@ def _format_command(argv: Sequence[str]) -> str:
     return shlex.join(without_secrets([program, *argv[1:]])).encode(errors="backslashreplace").decode()
 
 
-def run_to_resume(store: Store, plan: Plan, label: str) -> Run:
-    """The newest run of the same plan, and of the label if one is given."""
+def run_to_resume(store: Store, plan: str, label: str) -> Run:
+    """The newest run of the plan with this id, and of the label if one is given."""
     for run in store.runs():
-        if run.plan == plan.id and (not label or run.label == label):
+        if run.plan == plan and (not label or run.label == label):
             return run
     raise UserError(
         "no stored run has this plan" + (f" and the label `{label}`" if label else ""),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -53,10 +53,24 @@ class WorkerPool:
         waiting = self._waiting.pop((info.name, threads, limit), None) if side is None else None
         return waiting or WorkerProcess(info, threads, instruction_set.environ(limit), side)
 
+    def give_back(self, worker: WorkerProcess, info: BackendInfo, threads: int, limit: str | None) -> None:
+        """Take a worker that has done its tasks: end it."""
+        worker.close()
+
     def close(self) -> None:
         """End the workers that nobody has taken."""
         while self._waiting:
             self._waiting.popitem()[1].close()
+
+
+class KeptWorkers(WorkerPool):
+    """Workers that go on with further tasks: so one process has all cases of a round, though they come in parts."""
+
+    def give_back(self, worker: WorkerProcess, info: BackendInfo, threads: int, limit: str | None) -> None:
+        if worker.died("waiting for a task") or (info.name, threads, limit) in self._waiting:
+            worker.close()
+        else:
+            self._waiting[info.name, threads, limit] = worker
 
 
 def _ignore(_: object) -> None:
@@ -74,6 +88,17 @@ class WorkerOptions:
     keep: Keep = _ignore
     pool: WorkerPool = field(default_factory=WorkerPool)
     clocks: ClockLocks = field(default_factory=ClockLocks)
+    begin: Callable[[Task], None] = _ignore
+    """Is given each task before it is tried."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """Facts that belong to every environment, which workers do not know."""
+
+    def complete_hello(self, hello: Hello) -> Hello:
+        """Lock the clocks of a worker's device; return its hello with what workers do not know of their environment."""
+        locked = self.clocks.lock(hello)
+        if not self.facts or locked.unavailable:
+            return locked
+        return Hello(None, Environment.of({**locked.environment.facts, **self.facts}))
 
     @property
     def start_timeout(self) -> float:
@@ -146,6 +171,7 @@ class Supervisor:
 
     def run(self, task: Task) -> Record:
         """Run a task and return its record, whatever becomes of the worker."""
+        self._options.begin(task)
         since = time.perf_counter()
         try:
             try:
@@ -167,11 +193,18 @@ class Supervisor:
             self._worker.close()
         self._worker = self._hello = None
 
+    def finish(self) -> None:
+        """End the work of a worker that has done all of its tasks; the pool may keep its process for further ones."""
+        if self._worker and self._hello and not self._hello.unavailable and self._side is None:
+            self._options.pool.give_back(self._worker, self._info, self._threads, self._limit)
+            self._worker = self._hello = None
+        self.close()
+
     def _start_once(self) -> Hello:
         self.launch()
         assert self._worker is not None
         try:
-            hello = self._options.clocks.lock(self._worker.hello(self._options.start_timeout))
+            hello = self._options.complete_hello(self._worker.hello(self._options.start_timeout))
         except WorkerDied:
             self.close()
             raise

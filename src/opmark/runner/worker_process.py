@@ -106,6 +106,7 @@ class WorkerProcess:
             finally:
                 os.close(writing)
             on_failure.pop_all()  # the process has started: `close` and the thread that reads close them
+        self._hello: Hello | None = None
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._deliver = deliver or self._lines.put
         self._reader = threading.Thread(target=self._read, args=(reading,), daemon=True)
@@ -117,7 +118,9 @@ class WorkerProcess:
 
     def hello(self, timeout: float) -> Hello:
         """Wait for the first line of the worker, which it sends once its framework is imported."""
-        return decode_hello(self._next_line(timeout, "starting"))
+        if self._hello is None:
+            self._hello = decode_hello(self._next_line(timeout, "starting"))
+        return self._hello
 
     def run(self, task: Task, timeout: float, compile_timeout: float | None = None) -> TaskReply:
         """Run a task. Raise WorkerDied if the worker does not answer. Compiling has a time-out of its own."""

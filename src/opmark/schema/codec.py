@@ -106,8 +106,8 @@ def _enum_hint(message: str) -> str | None:
 def _fields(noun: Any, path: str) -> list[str]:
     """Return the keys that are allowed at `path` below `noun`."""
     for step in _STEP.finditer(path):
-        noun = get_type_hints(noun)[step[1]] if step[1] else get_args(noun)[0]
-        if get_origin(noun) is not list and not isinstance(noun, type):
+        noun = get_type_hints(noun)[step[1]] if step[1] else get_args(noun)[-1]
+        if get_origin(noun) not in (list, dict) and not isinstance(noun, type):
             return []
     return [field.encode_name for field in msgspec.structs.fields(noun)]
 

@@ -132,7 +132,7 @@ class Compared(Struct, frozen=True):
         return Counter(pair.verdict for pair in self.pairs)
 
 
-# The result of `opmark bisect`: the commit that made a case slower, and how it was found.
+# The result of `opmark bisect`: the commit or version that made a case slower, and how it was found.
 
 Word = Literal["good", "bad", "skip"]
 """The verdict on a commit that is passed to git."""
@@ -142,6 +142,7 @@ class Candidate(Struct, frozen=True):
     """A commit that was measured, or that may be the first bad one."""
 
     commit: str
+    """Hash of the commit, or the version of a package."""
     author: str
     date: str
     subject: str
@@ -170,7 +171,9 @@ class BisectResult(Struct, frozen=True):
     first: tuple[Candidate, ...] = ()
     """The first bad commit; several if commits in between were skipped; none if nothing is slower."""
     log: str = ""
-    """Output of `git bisect log`."""
+    """Output of `git bisect log`, or the verdicts on versions in the same order."""
+    package: str = ""
+    """Package whose versions were searched; empty for commits."""
 
 
 # The result of `opmark check`: a run against a baseline, with each slowdown measured a second time.

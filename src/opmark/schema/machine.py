@@ -76,6 +76,12 @@ class Peaks(Struct, frozen=True, forbid_unknown_fields=True):
     """How a figure (`flops.float16`) was derived, or its source if that is not `source`."""
     backend: str = ""
     """Backend that measured the peaks; launch times differ between backends. Empty in a datasheet."""
+    multiprocessors: int | None = None
+    """For a GPU: number of multiprocessors, which work on tiles in waves."""
+    clock: float | None = None
+    """For a GPU: boost clock in hertz."""
+    process: float | None = None
+    """Nanometres of the process that it is made in, as the maker calls it."""
 
     @property
     def memory_bandwidth(self) -> float | None:

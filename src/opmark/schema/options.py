@@ -32,6 +32,7 @@ MOST_SAMPLES = 10_000_000
 LONGEST = 1e6
 MOST_SEED = 2**63 - 1
 TIMERS = tuple(name for name in get_args(TimerName) if name)
+EXECUTORS = ("local", "ray")
 DEFAULT_TIMEOUT = 60.0
 DEFAULT_COMPILE_TIMEOUT = 300.0
 DEFAULT_RETRIES = 3
@@ -119,7 +120,8 @@ class OptionField(NamedTuple):
             if not isinstance(value, bool):
                 raise InvalidParameter(f"{self.name}: expected True or False, got {value!r}")
         elif int in self.members:
-            for number in as_list(value):
+            numbers: list[Any] = [value] if isinstance(value, str) else as_list(value)
+            for number in numbers:
                 if not fits(number, int) or not self._within(number):
                     message = f"{self.name}: expected a whole number {self.option.range}, got {number!r}"
                     raise InvalidParameter(message, hint)
@@ -224,6 +226,14 @@ class Selection(OptionSet):
             least=1, example="500",
         ),
     ] = None  # fmt: skip
+    part: Annotated[
+        str,
+        Option(
+            "Only the K-th of N parts of the cases, as in 2/7; the id of a case says which part it is in. "
+            "[default: all]",
+            pattern=r"[1-9]\d{0,5}/[1-9]\d{0,5}", unit="a part K/N", example="2/7",
+        ),
+    ] = ""  # fmt: skip
     phase: Annotated[
         Names, Option("forward, backward, both; of a workload, only these. [default: forward]", known=PHASES)
     ] = ()
@@ -384,6 +394,40 @@ class StoreOptions(OptionSet):
             "The store: a file, or postgresql://user@host/database. [default: $OPMARK_DB or the data directory]"
         ),
     ] = None  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ExecutorOptions(OptionSet):
+    """Where tasks run: on this machine, or on the nodes of a Ray cluster."""
+
+    executor: Annotated[
+        str, Option("Where tasks run: local, this machine, or ray, the nodes of a cluster.", known=EXECUTORS)
+    ] = "local"
+    address: Annotated[
+        str, Option("The Ray cluster: auto, the one that this machine is a node of, or HOST:PORT of its head.")
+    ] = "auto"
+    nodes: Annotated[Names, Option("Only these nodes of the cluster, by name. [default: all]")] = ()
+    chip: Annotated[
+        str, Option("Only nodes whose chip has this in its name, where a cluster has several kinds.")
+    ] = ""  # fmt: skip
+    unfit: Annotated[bool, Option("Also use nodes that find themselves unfit: busy, throttled, swapping.")] = False
+    wait: Annotated[
+        float,
+        Option("Seconds to wait while no node takes work; what is left is then done by --resume.", least=0,
+               most=LONGEST, unit="seconds", example="600"),
+    ] = 600.0  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.executor != "local":
+            return
+        for one in dataclasses.fields(ExecutorOptions):
+            given = getattr(self, one.name)
+            if given != one.default and given not in ("", []):
+                flag = options_of(ExecutorOptions)[one.name].flag
+                raise InvalidParameter(
+                    f"{flag} is about the nodes of a cluster, and this runs here", "add --executor ray"
+                )
 
 
 # Types of values, for whoever calls from Python: a wrong one is a message, and not an error somewhere inside.

@@ -95,6 +95,8 @@ class Settings(Struct, frozen=True):
     """Evaluate the accuracy on this data after verification."""
     artifact: str = ""
     """Folder that what was compiled is written to; empty: nowhere."""
+    configuration: tuple[tuple[str, bool | int | float | str | tuple[int, ...]], ...] = ()
+    """Values of knobs, by name, of the implementation and of the backend. Empty: every knob has its default."""
 
 
 def key_across_processes(case: str, backend: str, implementation: str, settings: Settings) -> tuple[object, ...]:
@@ -133,8 +135,9 @@ def _fields_in_id(struct: Struct, always: frozenset[str]) -> dict[str, Any]:
 def written_identity(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the part of settings that a task id contains, of settings as somebody has written them: without fields
     that were added later and have their default."""
+    # As they are written: JSON has lists and no tuples.
     later = {
-        one.name: to_builtins(one.default) for one in fields(Settings) if one.name not in _SETTINGS_IN_EVERY_ID
+        one.name: json.loads(encode(one.default)) for one in fields(Settings) if one.name not in _SETTINGS_IN_EVERY_ID
     }  # fmt: skip
     return {name: value for name, value in settings.items() if name not in later or value != later[name]}
 

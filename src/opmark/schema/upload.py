@@ -4,6 +4,7 @@
     environments  one per line; their ids are hashes of their content
     records       one per line, in the order in which they were stored
     findings      peaks and noise of the machines above, so that the dashboard can draw rooflines too
+    tuned         what a tuning has found whose candidates are the records of this run
     seal          the number of lines before it, and the SHA-256 of all of them
 
 Samples stand beside their record as base64 of little-endian float64, one text per measurement: JSON has no NaN.
@@ -20,6 +21,7 @@ from opmark.schema.machine import MachineFinding
 from opmark.schema.record import Environment, Record
 from opmark.schema.run import Run
 from opmark.schema.task import written_identity
+from opmark.schema.tuned import TunedEntry
 
 FORMAT = 1
 """A dashboard refuses any other format: it would lose fields that it does not know."""
@@ -37,7 +39,7 @@ class Note(Struct, frozen=True, forbid_unknown_fields=True):
     """UTC, ISO 8601."""
 
 
-class Header(Struct, frozen=True, forbid_unknown_fields=True):
+class Header(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     opmark_push: int
     """`FORMAT`."""
     version: str
@@ -48,6 +50,8 @@ class Header(Struct, frozen=True, forbid_unknown_fields=True):
     records: int
     findings: int
     notes: tuple[Note, ...] = ()
+    tuned: int = 0
+    """Left out where it is 0, because an older dashboard does not know it."""
 
 
 class EnvironmentLine(Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,6 +71,10 @@ class RecordLine(Struct, frozen=True, forbid_unknown_fields=True):
 
 class FindingLine(Struct, frozen=True, forbid_unknown_fields=True):
     finding: MachineFinding
+
+
+class TunedLine(Struct, frozen=True, forbid_unknown_fields=True):
+    tuned: TunedEntry
 
 
 class Seal(Struct, frozen=True, forbid_unknown_fields=True):

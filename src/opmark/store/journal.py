@@ -15,11 +15,12 @@ from opmark.errors import StoreError
 from opmark.schema import Case, Environment, Record, Run
 from opmark.schema.machine import MachineFinding
 from opmark.schema.record import Figure
+from opmark.schema.tuned import TunedEntry
 from opmark.store.backlog import Say, discard, flush, merge_command, new_journal, path_of
 from opmark.store.location import StoreLocation
 from opmark.store.protocol import NoteKind, StoreReplaced, StoreUnreachable
 from opmark.store.record_codec import case_row, to_row, whole
-from opmark.store.sql import SqlStore
+from opmark.store.sql import SqlStore, tuned_row
 
 _LENGTH = 4
 """Bytes of the length in front of each entry."""
@@ -74,7 +75,7 @@ class JournalEntry(NamedTuple):
     """One write operation, for the store, a journal, or both."""
 
     kind: str
-    """environment, begin, records, note, keep."""
+    """environment, begin, records, note, keep, tuned."""
     run_id: str
     """Run to which it belongs, if that began earlier; else empty."""
     what: Sequence[Any]
@@ -90,6 +91,9 @@ class JournalEntry(NamedTuple):
             return store.extend_packed(*self.what)
         elif self.kind == "note":
             store.note(self.run_id, *self.what)
+        elif self.kind == "tuned":
+            with store.writing() as connection:
+                return store.add_tuned_rows(connection, *self.what)
         else:
             store.keep(*self.what)
         return 0
@@ -171,6 +175,9 @@ class JournaledStore:
     def keep(self, kind: str, chip: str, started: str, body: Any) -> None:
         self._write(JournalEntry("keep", "", [kind, chip, started, body]))
 
+    def add_tuned(self, entries: Sequence[TunedEntry]) -> int:
+        return self._write(JournalEntry("tuned", "", [[tuned_row(entry) for entry in entries]]))
+
     def remove(self, run_ids: Sequence[str]) -> None:
         self.store.remove(run_ids)
 
@@ -182,7 +189,7 @@ class JournaledStore:
             if not isinstance(failure, StoreUnreachable) and (self._journals or entry.run_id not in self._known):
                 raise
             return self._turn_to_journal(failure, entry)
-        if self._spool and not self._journals and entry.kind in ("records", "note", "keep"):
+        if self._spool and not self._journals and entry.kind in ("records", "note", "keep", "tuned"):
             self._spool.add(entry)
         return new
 
@@ -285,6 +292,13 @@ class JournaledStore:
         for store in self._reachable():
             with suppress(StoreUnreachable):
                 found += [finding for finding in store.findings() if finding not in found]
+        return found
+
+    def tuned(self, op: str | None = None, backend: str | None = None, case: str | None = None) -> list[TunedEntry]:
+        found: list[TunedEntry] = []
+        for store in self._reachable():
+            with suppress(StoreUnreachable):
+                found += [entry for entry in store.tuned(op, backend, case) if entry not in found]
         return found
 
     def _all_in_journal(self, run_id: str) -> bool:

@@ -21,6 +21,7 @@ from opmark.schema.case import LONGEST_NAME
 from opmark.schema.codec import strict_struct
 from opmark.schema.machine import MachineFinding, NoiseFloor, Peaks
 from opmark.schema.record import MEASURED
+from opmark.schema.tuned import TunedEntry
 from opmark.schema.upload import Note
 
 
@@ -211,6 +212,20 @@ def check_finding(finding: MachineFinding) -> None:
         raise LimitExceeded(f"a finding of the kind `{finding.kind[:60]}`; expected {' or '.join(_BODIES)}")
     kind, check = _BODIES[finding.kind]
     check(msgspec.convert(finding.body, kind))
+
+
+def check_tuned(entry: TunedEntry) -> None:
+    """Check what a tuning has found: its case, its date, and times that are times."""
+    check_not_future("made", entry.made)
+    if not _CASE_ID.fullmatch(entry.case):
+        raise LimitExceeded(f"tuned `{entry.op[:60]}`: its case has the id {entry.case[:60]!a}")
+    for name in ("default_seconds", "tuned_seconds", "library_seconds"):
+        if (value := getattr(entry, name)) is not None:
+            _check_range(name, value, _TUNED_SECONDS)
+
+
+_CASE_ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
+_TUNED_SECONDS = (0.0, 1e6)
 
 
 def _check_range(name: str, number: float, limits: tuple[float, float]) -> None:

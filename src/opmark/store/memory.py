@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from opmark.schema import Case, Environment, Record, Run
 from opmark.schema.machine import MachineFinding
 from opmark.schema.record import Figure
+from opmark.schema.tuned import TunedEntry
 from opmark.store.protocol import NoteKind
 from opmark.store.record_codec import figures_of
 
@@ -23,6 +24,7 @@ class MemoryStore:
         self._records: dict[str, dict[str, Record]] = {}
         self._environments: dict[str, Environment] = {}
         self._findings: list[MachineFinding] = []
+        self._tuned: list[TunedEntry] = []
 
     def begin(self, run: Run) -> None:
         self._runs.insert(0, run)
@@ -77,6 +79,18 @@ class MemoryStore:
 
     def findings(self) -> list[MachineFinding]:
         return list(self._findings)
+
+    def add_tuned(self, entries: Sequence[TunedEntry]) -> int:
+        new = [entry for entry in entries if entry not in self._tuned]
+        self._tuned += new
+        return len(new)
+
+    def tuned(self, op: str | None = None, backend: str | None = None, case: str | None = None) -> list[TunedEntry]:
+        return [
+            entry
+            for entry in self._tuned
+            if op in (None, entry.op) and backend in (None, entry.backend) and case in (None, entry.case)
+        ]
 
     def remove(self, run_ids: Sequence[str]) -> None:
         self._runs = [run for run in self._runs if run.id not in run_ids]

@@ -19,6 +19,7 @@ from sqlalchemy import ColumnElement, Connection, LargeBinary, String, Table, fu
 from opmark.errors import UserError
 from opmark.schema import Environment, Run
 from opmark.schema.machine import MachineFinding
+from opmark.schema.tuned import TunedEntry
 from opmark.schema.upload import Note
 from opmark.store.limits import (
     LIMITS,
@@ -41,8 +42,8 @@ from opmark.store.record_codec import (
     storable_json,
     to_row,
 )
-from opmark.store.sql import SqlStore, run_row
-from opmark.store.tables import ENVIRONMENT, FINDING, RECORD, RUN, RUN_NOTE
+from opmark.store.sql import SqlStore, run_row, tuned_row
+from opmark.store.tables import ENVIRONMENT, FINDING, RECORD, RUN, RUN_NOTE, TUNED_ENTRY
 from opmark.units import count_bytes
 
 _AT_ONCE, _BYTES_AT_ONCE = 200, 32 << 20
@@ -64,6 +65,8 @@ class Merged:
     """Old ids to new ones, where another run has the id."""
     records: int = 0
     findings: int = 0
+    tuned: int = 0
+    """Results of tunings that were new."""
     refused: list[str] = field(default_factory=list)
     """What was left out because it is damaged or beyond the limits, and why."""
 
@@ -83,9 +86,10 @@ def merge(into: Store, source: Store, limits: Limits | None = LIMITS) -> Merged:
                 continue
             with ours.writing() as here:
                 _merge_run(ours, here, reader, run)
-        known = list(reader.findings())
+        known, tuned = list(reader.findings()), list(reader.tuned())
     with ours.writing() as here:
         done.findings = add_findings(here, known)
+        done.tuned = ours.add_tuned_rows(here, tuned)
     return done
 
 
@@ -224,6 +228,17 @@ class _Source:
                 self._done.refused.append(f"finding {number}: {error}")
                 continue
             yield _without(row, "number")
+
+    def tuned(self) -> Iterator[dict[str, Any]]:
+        for number in self.rows_within(TUNED_ENTRY, "result of a tuning"):
+            body = self._connection.execute(select(TUNED_ENTRY.c.body).where(TUNED_ENTRY.c.number == number))
+            try:
+                text = body.scalar_one()
+                if self._limits:
+                    check_size(msgspec.json.decode(text), self._limits)
+                yield tuned_row(msgspec.json.decode(text, type=TunedEntry))
+            except DECODING_ERRORS as error:
+                self._done.refused.append(f"result of a tuning {number}: {error}")
 
     def count(self, key: str, run: _SourceRun, *, begun: bool, added: int) -> None:
         done = self._done

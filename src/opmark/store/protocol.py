@@ -9,6 +9,7 @@ from opmark.errors import StoreError
 from opmark.schema import Case, Environment, Record, Run
 from opmark.schema.machine import MachineFinding
 from opmark.schema.record import Figure
+from opmark.schema.tuned import TunedEntry
 
 if TYPE_CHECKING:  # `opmark --help` loads this file, and needs no database
     from sqlalchemy import Connection, Engine, Table
@@ -59,8 +60,15 @@ class Store(Protocol):
     def findings(self) -> list[MachineFinding]:
         """Return all findings, oldest first."""
 
+    def add_tuned(self, entries: Sequence[TunedEntry]) -> int:
+        """Store results of tunings, and return how many were new."""
+
+    def tuned(self, op: str | None = None, backend: str | None = None, case: str | None = None) -> list[TunedEntry]:
+        """Return the results of tunings in the order written: of an operator, a backend, and the case with this id, as
+        far as they are named."""
+
     def remove(self, run_ids: Sequence[str]) -> None:
-        """Delete runs with their records in one transaction. Findings about machines stay."""
+        """Delete runs with their records in one transaction. Findings about machines and results of tunings stay."""
 
     def close(self) -> None: ...
 

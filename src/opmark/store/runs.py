@@ -138,10 +138,11 @@ def _parts(values: Sequence[str]) -> list[Sequence[str]]:
     return [values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE)]
 
 
-_NTH = re.compile(r"(?P<label>.+)(~(?P<back>\d+)|@\{-(?P<before>\d+)\}|@\{(?P<date>[\d\-TZ:.+]+)\})")
-"""One of several runs with the same label: `LABEL~1`, `LABEL@{-1}` or `LABEL@{2026-11-15}`."""
-_WITHOUT_BRACES = re.compile(r"(?P<label>.+)@(?P<which>-\d+|\d[\d\-TZ:.+]*)")
-"""`LABEL@-1` or `LABEL@2026-11-15`, in which the braces are missing."""
+_NTH = re.compile(
+    r"(?P<label>.+)(~(?P<back>\d+)|@(?P<brace>\{)?(-(?P<before>\d+)|(?P<date>\d[\d\-TZ:.+]*))(?(brace)\}))"
+)
+"""One of several runs with the same label: `LABEL~1`, `LABEL@{-1}` or `LABEL@{2026-11-15}`; the braces may be left
+out."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d((?P<time>T[\d:.]+)(Z|[+-]\d\d:\d\d)?)?")
 _PRECISION = {
     "": ("seconds", timedelta(days=1)),
@@ -157,6 +158,26 @@ _PRECISION = {
 def names_one_of_several(text: str) -> bool:
     """Return whether a name means one of several runs: by a label with a number or a date, or by a date alone."""
     return bool(_NTH.fullmatch(text) or _DATE.fullmatch(text))
+
+
+def check_name(name: str) -> None:
+    """Raise UserError for a label with braces in which stands neither a number nor a date: no run can be meant."""
+    label, braces, rest = name.rpartition("::")[2].partition("@{")
+    parts = _NTH.fullmatch(name.rpartition("::")[2])
+    if parts and parts["date"] and _period(parts["date"]) is None:
+        raise _no_date(name, parts["label"], parts["date"])
+    if braces and not parts:
+        raise UserError(
+            f"`{name}`: expected a number or a date in braces, got `{rest.removesuffix('}')}`",
+            f"as in `{label}@{{-1}}`, the run before the newest, or `{label}@{{2026-11-15}}`",
+        )
+
+
+def _no_date(name: str, label: str, date: str) -> UserError:
+    return UserError(
+        f"`{name}`: expected a date or a time, got `{date}`", f"as in `{label}@{{2026-11-15}}`, or "
+        f"`{label}@{{2026-11-15T18:00+01:00}}`; times without an offset are in UTC",
+    )  # fmt: skip
 
 
 def _period(text: str) -> tuple[str, str] | None:
@@ -186,8 +207,8 @@ def find_run(store: Store, name: str | None, *, to_change: bool = False) -> Run:
     """Find a run by its id, the beginning of its id, its label or its date; without a name, the last one.
 
     A label or a date is the name of the newest run that has it. `LABEL~1` and `LABEL@{-1}` are the run with this label
-    before that one, `LABEL@{2026-11-15}` is the newest that had begun by the end of that day (UTC). A run that is
-    `to_change` may not be meant by a label or a date of several.
+    before that one, `LABEL@{2026-11-15}` is the newest that had begun by the end of that day (UTC); the braces may be
+    left out. A run that is `to_change` may not be meant by a label or a date of several.
     """
     if name is not None and not name.strip():
         raise UserError("a run is named by an empty text", "give its id, the beginning of that, or its label")
@@ -217,10 +238,7 @@ def find_among(known: Sequence[Run], name: str | None) -> Run:
     if starting:
         listed = ", ".join(run.id for run in starting[:5])
         raise UserError(f"`{name}` begins {len(starting)} runs: {listed}", "give more of the id, or a label")
-    labels = [run.label for run in known if run.label]
-    bare = _WITHOUT_BRACES.fullmatch(name)
-    meant = f"{bare['label']}@{{{bare['which']}}}" if bare and bare["label"] in labels else None
-    raise UnknownName("run", name, [*labels, *(run.id for run in known)], meant=meant)
+    raise UnknownName("run", name, [*(run.label for run in known if run.label), *(run.id for run in known)])
 
 
 def _find_labelled(known: Sequence[Run], name: str) -> Run | None:
@@ -238,10 +256,7 @@ def _find_labelled(known: Sequence[Run], name: str) -> Run | None:
     if date := parts["date"]:
         period = _period(date)
         if period is None:
-            raise UserError(
-                f"`{name}`: expected a date or a time, got `{date}`", f"as in `{label}@{{2026-11-15}}`, or "
-                f"`{label}@{{2026-11-15T18:00+01:00}}`; times without an offset are in UTC",
-            )  # fmt: skip
+            raise _no_date(name, label, date)
         if earlier := next((run for run in labelled if run.started < period[1]), None):
             return earlier
         raise UserError(
@@ -250,7 +265,9 @@ def _find_labelled(known: Sequence[Run], name: str) -> Run | None:
         )
     back = int(parts["back"] or parts["before"])
     if back >= len(labelled):
-        raise UserError(f"`{name}`: the label `{label}` is of {count}", f"`{label}~{len(labelled) - 1}` is the oldest")
+        oldest = len(labelled) - 1
+        form = f"~{oldest}" if parts["back"] else f"@{{-{oldest}}}" if oldest else ""
+        raise UserError(f"`{name}`: the label `{label}` is of {count}", f"`{label}{form}` is the oldest")
     return labelled[back]
 
 

@@ -20,6 +20,7 @@ from opmark.schema import Case, Environment, Record, Run
 from opmark.schema.machine import MachineFinding
 from opmark.schema.record import Figure
 from opmark.schema.record_head import HeadBody
+from opmark.schema.tuned import TunedEntry
 from opmark.store.location import StoreLocation, address, server
 from opmark.store.protocol import Database, NoteKind
 from opmark.store.record_codec import (
@@ -48,6 +49,7 @@ from opmark.store.tables import (
     RECORD,
     RUN,
     RUN_NOTE,
+    TUNED_ENTRY,
     VERSION,
     add_identity,
     complete,
@@ -66,6 +68,7 @@ _CASE = select(BENCH_CASE.c.id, BENCH_CASE.c.op, BENCH_CASE.c.phase, BENCH_CASE.
 _params = msgspec.json.Decoder(dict[str, Any])
 _wrt = msgspec.json.Decoder(tuple[str, ...])
 _body = msgspec.json.Decoder(HeadBody)
+_tuned = msgspec.json.Decoder(TunedEntry)
 _T = TypeVar("_T")
 _RUN_INDEXES = (
     f"SELECT name FROM pragma_index_list('record') WHERE name IN ('sqlite_autoindex_record_1', '{OUTCOMES.name}')"
@@ -303,6 +306,37 @@ class SqlStore:
             self.say(f"{self.database.name}: damaged finding left out: {row.kind} of {row.chip}: {error}")
             return None
 
+    def add_tuned(self, entries: Sequence[TunedEntry]) -> int:
+        rows = [tuned_row(entry) for entry in entries]
+        with self.writing() as connection:
+            return self.add_tuned_rows(connection, rows)
+
+    def add_tuned_rows(self, connection: Connection, rows: list[dict[str, Any]]) -> int:
+        """Add rows of the table `tuned_entry`, and return how many were new."""
+        if not rows:
+            return 0
+        rows.sort(key=lambda row: row["id"])  # as all writers do, so that none waits for another
+        statement = self.database.insert_new(TUNED_ENTRY).execution_options(preserve_rowcount=True)
+        return connection.execute(statement, rows).rowcount
+
+    def tuned(self, op: str | None = None, backend: str | None = None, case: str | None = None) -> list[TunedEntry]:
+        query = select(TUNED_ENTRY.c.number, TUNED_ENTRY.c.body).order_by(TUNED_ENTRY.c.number)
+        if op is not None:
+            query = query.where(TUNED_ENTRY.c.op == storable(op))
+        if backend is not None:
+            query = query.where(TUNED_ENTRY.c.backend == storable(backend))
+        if case is not None:
+            query = query.where(TUNED_ENTRY.c.case_id == case)
+        with self.reading() as connection:
+            rows = connection.execute(query).all()
+        found = []
+        for row in rows:
+            try:
+                found.append(_tuned.decode(row.body))
+            except DECODING_ERRORS as error:
+                self.say(f"{self.database.name}: damaged result of a tuning left out: number {row.number}: {error}")
+        return found
+
     def remove(self, run_ids: Sequence[str]) -> None:
         with self.writing() as connection:
             for group in _parts(run_ids):
@@ -426,6 +460,14 @@ def run_row(run: Run) -> dict[str, Any]:
     """Return the columns of the table `run` except its number."""
     found = {name: getattr(run, name) for name in _COLUMNS_OF_RUN}
     return {name: storable(value) if isinstance(value, str) else value for name, value in found.items()}
+
+
+def tuned_row(entry: TunedEntry) -> dict[str, Any]:
+    """Return the columns of the table `tuned_entry` except its number."""
+    return {
+        "id": entry.id, "op": storable(entry.op), "case_id": entry.case, "backend": storable(entry.backend),
+        "target_id": entry.target.id, "made": entry.made, "body": storable_json(encoded(entry).decode()),
+    }  # fmt: skip
 
 
 def _note(run_id: str, kind: NoteKind, text: str) -> dict[str, str]:

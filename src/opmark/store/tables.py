@@ -38,10 +38,11 @@ from opmark.errors import StoreError
 from opmark.store.protocol import Database
 from opmark.store.record_codec import DAMAGED_FIGURES, DECODING_ERRORS, case_row, old_record, to_row
 
-VERSION = 3
+VERSION = 4
 """Version of this layout. A store of an older version is upgraded by its first writer, a newer one is refused.
 
 1: runs, environments, records. 2: findings about machines. 3: bodies packed, figures, cases, notes, views.
+4: tuned configurations.
 """
 
 METADATA = MetaData()
@@ -144,12 +145,28 @@ FINDING = Table(
     Column("body", Text, nullable=False),
 )
 
+TUNED_ENTRY = Table(
+    "tuned_entry",
+    METADATA,
+    # Results of tunings. The newest of a case, a backend and a target counts; the body is a TunedEntry as JSON.
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("id", String(16), nullable=False, unique=True),
+    Column("op", Text, nullable=False),
+    Column("case_id", String(16), nullable=False),
+    Column("backend", Text, nullable=False),
+    Column("target_id", String(16), nullable=False),
+    Column("made", String(40), nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+Index("tuned_case", TUNED_ENTRY.c.op, TUNED_ENTRY.c.backend)
 Index("record_case", RECORD.c.case_id, RECORD.c.backend)
 OUTCOMES = Index("record_outcome", RECORD.c.run_id, RECORD.c.backend, RECORD.c.environment_id, RECORD.c.status)
 """Index from which the statuses of a run are counted. A store without it gets it from its next writer; this does not
 change the version."""
 
 
+_PACKED_VERSION = 3
 _ADDED = ((RUN, ("session", "revision")), (RECORD, ("implementation", "threads", "process", "reason", "figures")))
 """Columns that version 3 added."""
 PACKED = ("body", "samples", *_ADDED[1][1])
@@ -204,10 +221,13 @@ def _has_index(connection: Connection) -> bool:
 def upgrade(database: Database) -> None:
     with database.engine.execution_options(writes=True).begin() as connection:
         database.lock(connection)
-        if (_version(connection, database) or VERSION) < VERSION:  # another process may have been quicker
-            _add_columns(connection)
+        found = _version(connection, database) or VERSION
+        if found < VERSION:  # another process may have been quicker
+            if found < _PACKED_VERSION:
+                _add_columns(connection)
             METADATA.create_all(connection)
-            _pack_records(connection, database)
+            if found < _PACKED_VERSION:
+                _pack_records(connection, database)
             connection.execute(text(f"DROP INDEX IF EXISTS {_REDUNDANT}"))
             OUTCOMES.create(connection, checkfirst=True)
             _make_views(connection)
@@ -297,7 +317,7 @@ _FACTS = ("machine", "cpu", "gpu", "device", "backend", "python", "torch", "opma
 _RECORD = ("run_id", "case_id", "op", "phase", "backend", "implementation", "threads", "process", "status", "reason",
            "environment_id", "started", "duration")  # fmt: skip
 
-NAMES = ("runs", "records", "results", "cases", "environments", "findings")
+NAMES = ("runs", "records", "results", "cases", "environments", "findings", "tuned")
 
 
 # The newest label or description of a run.
@@ -328,6 +348,7 @@ def create_views(dialect: str, check: str = "") -> list[str]:
         "cases": "SELECT id, op, phase, params, wrt FROM bench_case",
         "environments": f"SELECT e.id, {facts}, e.facts FROM environment e",
         "findings": "SELECT number, kind, chip, started, body FROM finding",
+        "tuned": "SELECT number, id, op, case_id, backend, target_id, made, body FROM tuned_entry",
     }
     if dialect == "postgresql":  # keeps grants and views of others that depend on them
         return [f"CREATE OR REPLACE VIEW {name} AS {bodies[name]}" for name in NAMES]

@@ -18,6 +18,7 @@ from sqlalchemy import ColumnElement, Connection, func, select
 from opmark.errors import UserError
 from opmark.schema import Environment, Run
 from opmark.schema.machine import MachineFinding, findings_key
+from opmark.schema.tuned import TunedEntry
 from opmark.schema.upload import (
     FORMAT,
     EnvironmentLine,
@@ -28,6 +29,7 @@ from opmark.schema.upload import (
     RecordIdParts,
     Seal,
     SentRecord,
+    TunedLine,
 )
 from opmark.store.merge import add_findings, add_notes, notes_of
 from opmark.store.record_codec import (
@@ -41,7 +43,7 @@ from opmark.store.record_codec import (
     unpack_samples,
 )
 from opmark.store.runs import noise_under
-from opmark.store.sql import SqlStore, run_row
+from opmark.store.sql import SqlStore, run_row, tuned_row
 from opmark.store.tables import ENVIRONMENT, FINDING, RECORD, RUN
 from opmark.version import VERSION
 
@@ -65,6 +67,7 @@ class UploadedRun:
     records: list[dict[str, Any]] = field(default_factory=list)
     """Rows of the table."""
     findings: list[MachineFinding] = field(default_factory=list)
+    tuned: list[TunedEntry] = field(default_factory=list)
 
 
 def store_upload(store: SqlStore, arrived: UploadedRun) -> PushReply:
@@ -83,6 +86,7 @@ def store_upload(store: SqlStore, arrived: UploadedRun) -> PushReply:
             store.add_records(here, list(some))
         add_notes(here, run_id, [_note_row(note) for note in arrived.notes])
         findings = add_findings(here, [_finding_row(finding) for finding in _unknown(here, arrived.findings)])
+        store.add_tuned_rows(here, [tuned_row(entry) for entry in arrived.tuned])
         stored = here.execute(select(func.count(RECORD.c.number)).where(of_run)).scalar_one()
     return PushReply(run_id, begun, len(arrived.records), len(missing), findings, stored)
 
@@ -233,12 +237,15 @@ def _little_endian(values: list[float]) -> bytes:
 
 
 def payload(store: SqlStore, part: UploadPart) -> Iterator[bytes]:
-    """Yield the lines of a part with their line ends: header, environments, records, findings, and a checksum."""
+    """Yield the lines of a part with their line ends: header, environments, records, findings, what was tuned, and a
+    checksum."""
     environments = sorted(store.environments(part.environments).values(), key=lambda one: one.id)
     findings = _findings(store, environments)
-    header = Header(FORMAT, VERSION, part.run, len(environments), part.records, len(findings), part.notes)
+    tuned = [entry for entry in store.tuned() if entry.run == part.run.id]
+    header = Header(FORMAT, VERSION, part.run, len(environments), part.records, len(findings), part.notes, len(tuned))
     lines = [encoded(header), *(encoded(EnvironmentLine(one)) for one in environments)]
     lines += [*part.lines, *(encoded(FindingLine(finding)) for finding in findings)]
+    lines += [encoded(TunedLine(entry)) for entry in tuned]
     whole = hashlib.sha256()
     for line in lines:
         ended = line + b"\n"

@@ -64,8 +64,15 @@ def bind(
 ) -> PreparedLaunch:
     """Make a launch over inputs that exist already."""
     backend.compute_in(str(params.get("dtype", "")))
+    own: dict[str, Any] = {}
+    chosen = dict(task.settings.configuration)
+    if implementation.space:
+        space = implementation.space(params)
+        own["configuration"] = space.check({k.name: chosen.pop(k.name) for k in space.knobs if k.name in chosen})
+    of_backend = backend.info.find_space(operator, params) if chosen else None
+    backend.configure(of_backend.check(chosen) if of_backend else chosen)
     with backend.placing():
-        built = implementation.build(params, **backend.operands(implementation.framework, inputs))
+        built = implementation.build(params, **own, **backend.operands(implementation.framework, inputs))
         launch = backend.compile(built, inputs)
     reads, called = getattr(built, "reads", ()), getattr(built, "described", "")
     if task.case.phase == "forward":

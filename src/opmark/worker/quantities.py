@@ -44,6 +44,8 @@ class TaskMeasurement:
     prepared: PreparedLaunch
     notes: list[str] = field(default_factory=list)
     """Quantities that were asked for and cannot be measured, with the reason."""
+    _settled: bool = False
+    """Whether a quantity of the device has been sampled after a warm-up that settled."""
 
     def run(self) -> tuple[Measurement, ...]:
         """The measurements in the order of the quantities. Raise Unsupported where there is none of them."""
@@ -129,7 +131,9 @@ class TaskMeasurement:
         # Calls that are waited for one by one are also sampled one by one.
         batches = quantity == "throughput" or not (self.backend.asynchronous or self.task.settings.mode)
         sampler = HostSampler(quantity, self.instruments.timers[quantity], supply, batches=batches)
-        return measure(sampler, self._host_sampling(), self.instruments.watch)
+        # Lasting load has a warm-up of its own: the clocks go down under it.
+        settled = self._settled and quantity != "throughput"
+        return measure(sampler, self._host_sampling(), self.instruments.watch, settled=settled)
 
     def _host_sampling(self) -> Sampling:
         """How long to sample on the host: a part of the time, unless the user chose the quantities, since quantities of
@@ -223,7 +227,10 @@ class TaskMeasurement:
             return []
 
     def _sample(self, sampler: Sampler) -> list[Measurement]:
-        return measure(sampler, self.task.settings.sampling, self.instruments.watch)
+        """Sample quantities of the device. A warm-up that has settled serves all later quantities but throughput."""
+        found = measure(sampler, self.task.settings.sampling, self.instruments.watch, settled=self._settled)
+        self._settled = not any(caution.code == "unsettled" for one in found for caution in one.cautions)
+        return found
 
     def _needs_cross_check(self, found: list[Measurement]) -> bool:
         """Whether events check these numbers: they do for the first and then every eighth task that is long enough."""

@@ -194,7 +194,7 @@ def find_implementation(task: Task, operator: Operator, info: BackendInfo) -> Im
     now."""
     if names_function(task.implementation):
         return implementation_of(task.implementation, info.framework)
-    known = {one.label: one for one in implementations(operator, info)}
+    known = {one.label: one for one in implementations(operator, info, every=True)}
     if task.implementation not in known:
         labels = ", ".join(known) or "none"
         raise TaskError(f"`{operator.name}` has no implementation `{task.implementation}` here; there is {labels}")

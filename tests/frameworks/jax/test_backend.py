@@ -330,7 +330,7 @@ def test_whole_numbers_alone_have_no_gradient(live: Backend) -> None:
 
 
 def _row_record(live: Backend, name: str, row: Any, monkeypatch: pytest.MonkeyPatch) -> Record:
-    monkeypatch.setattr("opmark.worker.task_runner.implementations", lambda operator, info: (row,))
+    monkeypatch.setattr("opmark.worker.task_runner.implementations", lambda operator, info, *, every: (row,))
     op = operator(name)
     case = Case.of(name, op.complete(op.preset("small")), "forward")
     return TaskRunner(INFO, live).run(Task(case, INFO.name, "jax", SETTINGS))

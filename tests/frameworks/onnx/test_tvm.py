@@ -16,6 +16,7 @@ pytest.importorskip("tvm")
 
 from opmark.errors import Unsupported, WrongResult
 from opmark.frameworks.onnx.implementations._graph import graph, node
+from opmark.frameworks.tvm.targets import lower_graph
 from opmark.plugin import Implementation
 from opmark.plugin.registry import backend, operator
 from opmark.schema import EFFORTS, Case, Settings, Task, TensorSpec
@@ -108,7 +109,7 @@ def test_it_compiles_for_a_gpu_that_is_not_there() -> None:
     live = CUDA.load(threads=1)
     row = _draws(lambda g, a, b: g.Softmax(g.MatMul(a, b)))
     inputs = {name: INFO.load(1).tensor(_spec("float32", (64, 64)), 0) for name in "ab"}
-    lowered = live.lowered(live.model(row.build({}, **inputs), inputs))
+    lowered = lower_graph(live.model(row.build({}, **inputs), inputs), live.target)
     source = tvm.compile(lowered, target=live.target).mod.imports[0].imports[0].inspect_source()
     assert source.count("__global__") >= 2
     assert "threadIdx.x" in source

@@ -9,7 +9,7 @@ import pytest
 
 from opmark.errors import UserError
 from opmark.plugin.registry import operator as find_operator
-from opmark.runner.ab import turns
+from opmark.runner import session
 from opmark.runner.ab.turns import Turn, TurnSchedule, run_turns, stages
 from opmark.runner.plan import Plan, TaskGroup, make_plan, settings_for
 from opmark.runner.supervisor import WorkerOptions
@@ -39,7 +39,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, status: Callable[[Task, Side], Any] = 
             who = Answering(status, side)
             yield group, who, Hello(None, Environment.of({}))
 
-    monkeypatch.setattr(turns, "start_workers", start_workers)
+    monkeypatch.setattr(session, "start_workers", start_workers)
 
 
 def cases(count: int = 2) -> list[Case]:
@@ -165,7 +165,9 @@ def test_turns_tell_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_device_that_is_not_here_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "why_no_device", lambda device: "no such device" if device == "cpu" else None)
+    monkeypatch.setattr(
+        "opmark.runner.executors.base.why_no_device", lambda device: "no such device" if device == "cpu" else None
+    )
     with pytest.raises(UserError, match="a cannot run here: no such device"):
         run(schedule(max_pairs=2))
 

@@ -98,6 +98,13 @@ def _toy(reference: Any, rows: Any = lambda p: p["n"]) -> Operator:
     )
 
 
+def test_a_sum_over_the_only_window_of_a_tiny_convolution_is_none_over_many() -> None:
+    op = operator("conv2d")
+    given = {"batch": 1, "in_channels": 3, "image": [224, 224], "out_channels": 768, "kernel": [16, 16]}
+    params = op.complete({**given, "stride": 16, "padding": 0})
+    assert not {place for size in partial_sizes(op, params) for place in size.places} & {("kernel", 0), ("image", 0)}
+
+
 def test_elements_of_a_size_may_lie_side_by_side_or_in_rounds() -> None:
     side_by_side = _toy(lambda p, x: x.reshape(p["n"], 3, -1).sum(1), lambda p: 3 * p["n"])
     in_rounds = _toy(lambda p, x: x.reshape(3, p["n"], -1).sum(0), lambda p: 3 * p["n"])

@@ -20,7 +20,17 @@ from opmark.dashboard.endpoint import RequestRefused
 from opmark.schema import Environment, Record
 from opmark.schema.codec import strict_struct
 from opmark.schema.machine import MachineFinding, findings_key
-from opmark.schema.upload import FORMAT, EnvironmentLine, FindingLine, Header, RecordLine, RecordLineIdParts, Seal
+from opmark.schema.tuned import TunedEntry
+from opmark.schema.upload import (
+    FORMAT,
+    EnvironmentLine,
+    FindingLine,
+    Header,
+    RecordLine,
+    RecordLineIdParts,
+    Seal,
+    TunedLine,
+)
 from opmark.store.limits import (
     LimitExceeded,
     Limits,
@@ -29,6 +39,7 @@ from opmark.store.limits import (
     check_record,
     check_run,
     check_size,
+    check_tuned,
 )
 from opmark.store.record_codec import case_row, to_row
 from opmark.store.runs import noise_under
@@ -139,7 +150,8 @@ _Line = TypeVar("_Line", bound=Struct)
 _WIDTH = 8
 """Bytes of a sample."""
 _DECODERS: dict[type[Struct], msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(strict_struct(kind)) for kind in (Header, EnvironmentLine, RecordLine, FindingLine, Seal)
+    kind: msgspec.json.Decoder(strict_struct(kind))
+    for kind in (Header, EnvironmentLine, RecordLine, FindingLine, TunedLine, Seal)
 }
 _ID_DECODER = msgspec.json.Decoder(RecordLineIdParts)
 
@@ -173,6 +185,8 @@ class _UploadReader:
             raise RequestRefused(INVALID, f"environment {min(unused)}: no record of this upload is of it")
         for _ in range(header.findings):
             found.findings.append(self._finding())
+        for _ in range(header.tuned):
+            found.tuned.append(self._tuned(header.run.id))
         self._seal()
         return found
 
@@ -183,8 +197,9 @@ class _UploadReader:
             header = self._decode(first, Header)
             check_run(header.run, header.notes, self._limits)
         self._version = header.version
-        for name in ("records", "environments", "findings"):
-            count, most = getattr(header, name), getattr(self._limits, name)
+        for name in ("records", "environments", "findings", "tuned"):
+            # A run tunes fewer cases than it has records.
+            count, most = getattr(header, name), getattr(self._limits, "records" if name == "tuned" else name)
             if not 0 <= count <= most:
                 raise RequestRefused(
                     TOO_LARGE, f"line 1: expected 0 to {most} {name}, got {count}", "send fewer at once"
@@ -234,6 +249,15 @@ class _UploadReader:
             self._check_finding(finding)
         self._findings.add((finding.kind, finding.chip))
         return finding
+
+    def _tuned(self, run_id: str) -> TunedEntry:
+        line = self._lines.next("a tuned configuration")
+        with self._refusing_errors():
+            entry = self._decode(line, TunedLine).tuned
+            if entry.run != run_id:
+                raise LimitExceeded(f"tuned by run `{entry.run[:60]}`; this upload is of {run_id}")
+            check_tuned(entry)
+        return entry
 
     def _check_finding(self, finding: MachineFinding) -> None:
         """Check a finding, which has to be about a machine of this upload."""

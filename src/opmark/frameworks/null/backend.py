@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -111,11 +112,13 @@ FAULTS = {
     "idle": "calls launch nothing",
     "hang": "the last client waits for its fifth answer for ever",
     "fail": "the last client's fifth request fails",
+    "slow": "making an input takes half a second",
 }
 _CLOCK = 1.5e9
 _EVENT = 1e-6
 _CACHE = 32 << 20
 _FAULTY_CALL = 5
+_SLOW = 0.5
 
 
 def faults() -> frozenset[str]:
@@ -199,6 +202,11 @@ class NullSensors:
 
 class NullDevice(NullBackend):
     asynchronous = True
+
+    def tensor(self, spec: TensorSpec, seed: int) -> TensorSpec:
+        if "slow" in faults():
+            time.sleep(_SLOW)
+        return super().tensor(spec, seed)
 
     def timers(self) -> dict[str, Timer]:
         return {quantity: VirtualTimer() for quantity in ("latency", "host_time", "throughput")}

@@ -68,6 +68,7 @@ def _onnxruntime(device: str, summary: str) -> BackendInfo:
         callables=False,
         views=False,
         guest="onnxruntime",
+        space="opmark.frameworks.onnx.spaces:onnxruntime",
     )
 
 
@@ -89,7 +90,14 @@ OPENVINO_CPU = BackendInfo(
     guest="openvino",
     variants=("latency", "throughput", "default-precision"),
     lacks=OPENVINO,
+    space="opmark.frameworks.onnx.spaces:openvino",
 )
+
+
+_METASCHEDULE = {
+    "evolutionary": "opmark.frameworks.tvm.tuner:MetaScheduleTuner",
+    "replay-trace": "opmark.frameworks.tvm.tuner:ReplayTraceTuner",
+}
 
 
 def _tvm(device: str, summary: str) -> BackendInfo:
@@ -109,6 +117,8 @@ def _tvm(device: str, summary: str) -> BackendInfo:
         views=False,
         guest="tvm",
         lacks=TVM,
+        tuners=_METASCHEDULE if device == "cpu" else {},
+        takes_tuned_operators=True,
     )
 
 

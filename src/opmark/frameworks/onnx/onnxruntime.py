@@ -27,7 +27,7 @@ from opmark.frameworks.onnx.engine import (
     numpy_dtype,
     serialized,
 )
-from opmark.plugin import BackendInfo, Launch
+from opmark.plugin import BackendInfo, Configuration, Launch
 from opmark.schema import Compilation, TensorSpec
 
 # Element types that ONNX Runtime spells in another way than opmark.
@@ -53,6 +53,10 @@ _INSERTED = "InsertedPrecisionFreeCast"
 # How it ends the name of a node in a profile.
 _KERNEL_TIME = "_kernel_time"
 _ERRORS_ONLY = 3
+_LEVELS = {
+    "disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}  # fmt: skip
 
 
 class Tensor:
@@ -126,6 +130,7 @@ class OnnxRuntimeBackend(EngineBackend):
         super().__init__(info, threads)
         self._provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}[info.device]
         self._ran: dict[bytes, list[dict[str, Any]]] = {}
+        self._configuration: Configuration = {}
 
     def why_unavailable(self) -> str | None:
         if self._provider not in ort.get_available_providers():
@@ -206,11 +211,18 @@ class OnnxRuntimeBackend(EngineBackend):
     def _empty(self, shape: Sequence[int], kind: int) -> Any:
         return ort.OrtValue.ortvalue_from_shape_and_type(list(shape), kind, self.info.device, 0)
 
+    def configure(self, configuration: Configuration) -> None:
+        self.refuse_other_threads(configuration)
+        if configuration != self._configuration:
+            self._ran.clear()
+        self._configuration = configuration
+
     def _options(self, profile: Path | None = None) -> Any:
         options = ort.SessionOptions()
         options.intra_op_num_threads = self.threads
         options.inter_op_num_threads = 1
         options.log_severity_level = _ERRORS_ONLY
+        _set_options(options, self._configuration)
         if profile:
             options.enable_profiling = True
             options.profile_file_prefix = str(profile)
@@ -278,6 +290,25 @@ class SessionCall:
     def _bind_inputs(self) -> Any:
         outputs = tuple(Tensor(value) for value in self._binding.get_outputs())
         return outputs if len(outputs) > 1 else outputs[0]
+
+
+def _set_options(options: Any, configuration: Configuration) -> None:
+    """Set the knobs of `spaces.py`; an empty configuration changes nothing."""
+    if not configuration:
+        return
+    options.inter_op_num_threads = configuration["inter_op_threads"]
+    level, mode = _LEVELS[str(configuration["graph_level"])], str(configuration["execution_mode"]).upper()
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    options.execution_mode = getattr(ort.ExecutionMode, f"ORT_{mode}")
+    options.enable_mem_pattern = configuration["memory_pattern"]
+    options.enable_cpu_mem_arena = configuration["memory_arena"]
+    entries = {
+        "session.intra_op.allow_spinning": "spinning",
+        "session.inter_op.allow_spinning": "spinning",
+        "session.set_denormal_as_zero": "flush_denormals",
+    }
+    for entry, name in entries.items():
+        options.add_session_config_entry(entry, str(int(bool(configuration[name]))))
 
 
 def _kernel(event: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from opmark.frameworks.onnx.engine import (
     numpy_dtype,
     serialized,
 )
-from opmark.plugin import BackendInfo, Launch
+from opmark.plugin import BackendInfo, Configuration, Launch
 from opmark.schema import Compilation
 
 
@@ -78,7 +78,7 @@ class OpenVinoBackend(EngineBackend):
         self._own_precision = info.way == "default-precision"
         self._core = ov.Core()
         self._device = str(self._core.get_property("CPU", "FULL_DEVICE_NAME"))  # loads what is for this device
-        self._settings = {
+        self._usual = {
             "PERFORMANCE_HINT": "THROUGHPUT" if self.asynchronous else "LATENCY",
             "INFERENCE_NUM_THREADS": threads,
             # float32 means float32: by default it becomes bfloat16 wherever the processor has that. Models of float16
@@ -87,7 +87,22 @@ class OpenVinoBackend(EngineBackend):
             "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
             "CACHE_DIR": "",
         }
+        self._settings = self._usual
         self._flying: set[Any] = set()
+
+    def configure(self, configuration: Configuration) -> None:
+        self.refuse_other_threads(configuration)
+        chosen = {name: str(value) for name, value in configuration.items() if value not in ("own", 0)}
+        yes = {"yes": True, "no": False}
+        self._settings = {
+            **self._usual,
+            **({"PERFORMANCE_HINT": chosen["performance_hint"]} if "performance_hint" in chosen else {}),
+            **({"INFERENCE_PRECISION_HINT": chosen["precision_hint"]} if "precision_hint" in chosen else {}),
+            **({"NUM_STREAMS": chosen["streams"]} if "streams" in chosen else {}),
+            **({"ENABLE_CPU_PINNING": yes[chosen["pinning"]]} if "pinning" in chosen else {}),
+            **({"ENABLE_HYPER_THREADING": yes[chosen["hyper_threading"]]} if "hyper_threading" in chosen else {}),
+            **({"EXECUTION_MODE_HINT": chosen["execution_mode"]} if "execution_mode" in chosen else {}),
+        }
 
     def environment(self) -> dict[str, Any]:
         actual = _properties(self._core.compile_model(_smallest(), "CPU", self._settings))

@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-import sys
+import json
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
 from opmark.errors import Unsupported
 from opmark.frameworks.onnx.engine import EngineBackend, as_type, cover, export_seconds, node_types
-from opmark.plugin import BackendInfo, Launch
+from opmark.frameworks.tvm.application import apply_operators
+from opmark.frameworks.tvm.library import codegen, first_line, relax, tvm
+from opmark.frameworks.tvm.metaschedule import apply_records
+from opmark.frameworks.tvm.operators import METASCHEDULE, SCHEDULE, Kind
+from opmark.frameworks.tvm.program import ScheduledProgram
+from opmark.frameworks.tvm.targets import cpu_target, lower_graph, output_of
+from opmark.plugin import BackendInfo, Configuration, Launch
+from opmark.plugin.space import TUNED_OPERATORS
 from opmark.schema import Compilation
-
-
-@contextmanager
-def _without(module: str) -> Iterator[None]:
-    """Hide a module, as if it were not installed. TVM imports torch, which takes seconds, for an exchange of tensors
-    that is not used here, and does without it where it is missing."""
-    if module in sys.modules:
-        yield
-        return
-    sys.modules[module] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        del sys.modules[module]
-
-
-with _without("torch"):
-    import tvm
-    from tvm import relax
-    from tvm.relax.frontend.onnx import from_onnx
-    from tvm.relax.pipeline import legalize_passes, library_dispatch_passes
-    from tvm.target import codegen
 
 _IN_PYTHON = "relax.run."
 _ARCHITECTURE = "sm_90"  # where there is no GPU to ask
@@ -56,6 +39,8 @@ class TvmBackend(EngineBackend):
         self.asynchronous = info.device == "cuda"
         self._device = tvm.cuda(0) if self.asynchronous else tvm.cpu(0)
         self.target = _target(info.device, threads)
+        self._records: list[dict[str, Any]] = []
+        self._operators: list[dict[str, Any]] = []
 
     def why_unavailable(self) -> str | None:
         if self.asynchronous and not self._device.exist:
@@ -94,16 +79,20 @@ class TvmBackend(EngineBackend):
             self._device.sync()
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
+        if isinstance(built, ScheduledProgram):
+            return self._compile_program(built, inputs)
         model = self.model(built, inputs)
         start = time.perf_counter()
         try:
-            lowered = self.lowered(model)
+            lowered = self._apply_tuned(lower_graph(model, self.target))
             executable = tvm.compile(lowered, target=self.target)
             machine = relax.VirtualMachine(executable, self._device)
+        except Unsupported:
+            raise
         except Exception as error:
             if self.classify(error) == "oom":
                 raise
-            raise Unsupported(f"TVM {tvm.__version__}: {_words(error)}") from None
+            raise Unsupported(f"TVM {tvm.__version__}: {first_line(error)}") from None
         compilation = Compilation(
             cold=time.perf_counter() - start,
             graphs=1,
@@ -117,6 +106,52 @@ class TvmBackend(EngineBackend):
         names = [value.name for value in model.graph.input]
         return _TvmCall(executable, machine, names, inputs, len(model.graph.output), compilation)
 
+    def configure(self, configuration: Configuration) -> None:
+        """Take records of MetaSchedule, and the tuned operators of a model, for the graphs that are compiled next."""
+        unknown = configuration.keys() - {METASCHEDULE, TUNED_OPERATORS}
+        if unknown:
+            raise Unsupported(f"{self.info.name} has no knob {', '.join(sorted(unknown))}")
+        operators = json.loads(str(configuration.get(TUNED_OPERATORS, "[]")))
+        self._records = [
+            *json.loads(str(configuration.get(METASCHEDULE, "[]"))),
+            *(one for entry in operators for one in json.loads(entry["configuration"].get(METASCHEDULE, "[]"))),
+        ]
+        self._operators = [entry for entry in operators if entry["implementation"] == SCHEDULE]
+
+    def _apply_tuned(self, lowered: Any) -> Any:
+        """Return the module with the tuned schedules. What was tuned and fits nothing is an error: the number would be
+        taken for that of a tuned model."""
+        if not self._records and not self._operators:
+            return lowered
+        kind: Kind = "cuda" if self.asynchronous else "cpu"
+        done = apply_operators(lowered, kind, self._operators)
+        module, records = apply_records(done.module, self.target, self._records) if self._records else (done.module, 0)
+        if not done.applied and not records:
+            reasons = f": {'; '.join(done.refused)}" if done.refused else ""
+            raise Unsupported(f"no kernel of this graph takes a tuned schedule{reasons}")
+        return module
+
+    def _compile_program(self, program: ScheduledProgram, inputs: Mapping[str, Any]) -> Launch:
+        """Compile a program whose loops are arranged by a configuration. Its output is made once."""
+        if self._records:
+            raise Unsupported(
+                "records of MetaSchedule are for the graph of an operator, not for its schedule with knobs"
+            )
+        start = time.perf_counter()
+        try:
+            module = program.module()
+            function = tvm.compile(module, target=self.target)["main"]
+        except Exception as error:
+            if self.classify(error) == "oom":
+                raise
+            raise Unsupported(f"TVM {tvm.__version__}: {first_line(error)}") from None
+        taken = time.perf_counter() - start
+        compilation = Compilation(cold=taken, graphs=1, operators=(program.operator,), kernels=("main",), cache="none")
+        output = output_of(module)
+        assert output is not None
+        made = tvm.runtime.empty(*output, self._device)
+        return _ProgramCall(function, [*inputs.values(), made], compilation)
+
     def clients(
         self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
     ) -> Sequence[Launch]:
@@ -128,15 +163,6 @@ class TvmBackend(EngineBackend):
         machines = [relax.VirtualMachine(launch.executable, self._device) for _ in others]
         more = [launch.over(machine, inputs) for machine, inputs in zip(machines, others, strict=True)]
         return [*super().clients(launch, (), rebuild), *more]
-
-    def lowered(self, model: Any) -> Any:
-        """The module with a kernel for everything that is computed: imported, made legal, fused, and on a GPU with
-        DLight's schedules. These are the first steps of TVM's pipeline for its target, done here to be looked at."""
-        with warnings.catch_warnings(), self.target:
-            warnings.simplefilter("ignore")  # its checker wants the shapes of outputs, which are inferred anyway
-            module = from_onnx(model)
-            passes = library_dispatch_passes(self.target) + legalize_passes(self.target)
-            return tvm.transform.Sequential(passes)(module)
 
 
 class _TvmCall:
@@ -167,10 +193,23 @@ class _TvmCall:
         return found if self._outputs == 1 else tuple(found)
 
 
+class _ProgramCall:
+    """A call of one compiled function, which writes its result into the last of its tensors."""
+
+    def __init__(self, function: Any, tensors: Sequence[Any], compilation: Compilation) -> None:
+        self._function = function
+        self._tensors = tensors
+        self.compilation = compilation
+
+    def __call__(self) -> Any:
+        self._function(*self._tensors)
+        return self._tensors[-1]
+
+
 def _target(device: str, threads: int) -> Any:
-    host = {"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu(), "num-cores": threads}
+    host = cpu_target(threads)
     if device == "cpu":
-        return tvm.target.Target(host)
+        return host
     there = tvm.cuda(0)
     arch = "sm_" + there.compute_version.replace(".", "") if there.exist else _ARCHITECTURE
     limits = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}
@@ -201,10 +240,3 @@ def _refuse_what_tvm_does_not_compute(module: Any) -> None:
         raise Unsupported(f"TVM leaves it to NumPy ({', '.join(python)})")
     if not relax.analysis.free_vars(main.body) or not any(block.bindings for block in main.body.blocks):
         raise Unsupported("TVM computes it while compiling, or leaves it out: no call does any work")
-
-
-def _words(error: Exception) -> str:
-    """The message of an error: its first line that is no part of a traceback."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    messages = [line for line in lines if not line.startswith(("Traceback", "File ", "["))] or lines
-    return f"{type(error).__name__}: {messages[0] if messages else ''}"[:400]

@@ -5,6 +5,7 @@ from functools import partial
 from opmark.frameworks import CUDA_DTYPES, TORCH_DTYPES
 from opmark.plugin import BackendInfo, Build, Installation
 
+_SPACES = "opmark.frameworks.torch.spaces"
 _BUILT_FOR = {"cuda": ("cuda", "hip"), "xpu": ("xpu",)}
 """Names in torch/version.py of what a build for a device was made with; AMD's GPUs are `cuda` to torch."""
 
@@ -36,6 +37,7 @@ def _torch(device: str, summary: str) -> BackendInfo:
         install="pip install 'opmark[torch]'",
         read_build=partial(_read_build, device),
         guest="torch",
+        space={"cpu": f"{_SPACES}:eager_cpu", "cuda": f"{_SPACES}:eager_cuda"}.get(device, ""),
         shares="opmark.frameworks.torch.shared:TorchSharedTensors" if device in ("cpu", "cuda") else "",
     )
 
@@ -69,8 +71,10 @@ def _torch_compile(device: str, summary: str) -> BackendInfo:
         install="pip install 'opmark[torch]'",
         read_build=partial(_read_build, device),
         compiles=True,
+        shares_builds=True,
         guest="torch",
         variants=("default", "max-autotune"),
+        space=f"{_SPACES}:compile_{device}",
     )
 
 

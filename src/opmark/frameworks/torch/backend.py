@@ -26,6 +26,7 @@ from opmark.plugin import (
     Backend,
     BackendInfo,
     CallCost,
+    Configuration,
     DeviceClock,
     Launch,
     MemoryLayout,
@@ -55,6 +56,10 @@ _NOT_THERE = (
 )
 
 
+_IMAGE_AXES = 4
+"""Batch, channels, height, width."""
+
+
 class TorchBackend(Backend):
     """Runs launches eagerly on one device of torch. NVML reads the sensors of an NVIDIA GPU, which is found by the
     `gpu_uuid` in the environment."""
@@ -71,6 +76,7 @@ class TorchBackend(Backend):
             import_module(info.requires)  # a vendor's package adds its device to torch when it is imported
         self._device = _device_type(info.device)
         self.asynchronous = self._device != "cpu"
+        self._configured: Configuration = {}
         self._clock = CudaClock() if self._device == "cuda" else None
         torch.set_num_threads(threads)
         _take_own_device(self._device)
@@ -170,6 +176,31 @@ class TorchBackend(Backend):
         if self._device == "cuda":
             torch.backends.cuda.matmul.allow_tf32 = rounds
 
+    def configure(self, configuration: Configuration) -> None:
+        """Set switches of this process; without a configuration, to torch's defaults."""
+        if not configuration and not self._configured:
+            return
+        self.refuse_other_threads(configuration)
+        self._configured = configuration
+        if self._device == "cpu":
+            torch._C._set_mkldnn_enabled(bool(configuration.get("onednn", True)))
+            torch.set_flush_denormal(bool(configuration.get("flush_denormals", False)))
+        else:
+            torch.backends.cudnn.benchmark = bool(configuration.get("cudnn_benchmark", False))
+            reduced = bool(configuration.get("reduced_precision_reduction", True))
+            torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = reduced
+            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = reduced
+            torch.backends.cuda.preferred_blas_library(str(configuration.get("blas_library", "default")))
+
+    def operands(self, framework: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Lay images out with their channels last where the configuration says so: the tensors stay the same, so that
+        other data can be put into them."""
+        if self._configured.get("layout") == "channels_last":
+            for tensor in inputs.values():
+                if tensor.dim() == _IMAGE_AXES and tensor.is_contiguous():
+                    tensor.data = tensor.data.contiguous(memory_format=torch.channels_last)
+        return super().operands(framework, inputs)
+
     def _why_no_tf32(self) -> str | None:
         """Why products would be computed in float32 although torch is told otherwise."""
         if self._device != "cuda" or torch.version.hip:
@@ -228,7 +259,12 @@ class TorchBackend(Backend):
         target.data.copy_(source)
 
     def splice(self, target: Any, source: Any, start: int, stop: int) -> None:
-        target.data.view(-1)[start:stop] = source.view(-1)[start:stop]
+        if target.is_contiguous():
+            target.data.view(-1)[start:stop] = source.view(-1)[start:stop]
+            return
+        mixed = target.detach().contiguous().view(-1)  # a copy, in the order of the axes
+        mixed[start:stop] = source.contiguous().view(-1)[start:stop]
+        target.data.copy_(mixed.view(target.shape))
 
     def backward(
         self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False

@@ -18,13 +18,17 @@ from opmark.errors import Unsupported
 from opmark.frameworks.torch import inductor
 from opmark.frameworks.torch.backend import TorchBackend, why_too_old_for_triton
 from opmark.frameworks.torch.launch_key import launch_key
-from opmark.plugin import BackendInfo, CallCost, Launch
+from opmark.plugin import BackendInfo, CallCost, Configuration, Launch
+from opmark.plugin.space import THREADS
 from opmark.schema import Compilation
 
 # Number of cases whose compiled code is kept; it takes memory.
 _MOST = 32
 # A graph of the device is recorded at the second call, after one that only allocates.
 _CALLS_TO_RECORD = 3
+_GRAPHS = "triton.cudagraphs"
+_ZERO_IS_NONE = frozenset({"cpp.simdlen", "triton.max_tiles"})
+"""Options whose 0 in a configuration means that inductor decides."""
 # Attributes of a launch of a framework's own function.
 _OF_A_FOREIGN_CALL = ("reads", "leaves", "weights", "described", "outputs")
 
@@ -53,8 +57,16 @@ class TorchCompileBackend(TorchBackend):
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
         self._mode = info.way
+        self._options: dict[str, Any] = {}
         self._made: dict[Any, _CompiledLaunch] = {}
         inductor.set_up()
+
+    def configure(self, configuration: Configuration) -> None:
+        """Take options of inductor, by their names there."""
+        self.refuse_other_threads(configuration)
+        options: dict[str, Any] = {name: value for name, value in configuration.items() if name != THREADS}
+        unset = {name: None for name in _ZERO_IS_NONE if options.get(name) == 0}
+        self._options = {**options, **unset}
 
     def why_unavailable(self) -> str | None:
         if reason := super().why_unavailable():
@@ -130,12 +142,14 @@ class TorchCompileBackend(TorchBackend):
         return super().count(launch.make_eager() if launch.make_eager else launch.eager, reads)
 
     def _graphs_of_the_device(self, phase: str) -> bool:
-        return self._device == "cuda" and self._mode == "max-autotune" and phase != "backward"
+        records = self._mode == "max-autotune" or bool(self._options.get(_GRAPHS))
+        return self._device == "cuda" and records and phase != "backward"
 
     def _found(self, key: Any, run: inductor.Run, phase: str, inputs: Mapping[str, Any]) -> _CompiledLaunch:
         """The compiled code for launches of this kind, compiled now or before. This launch has been called, and needs
         nothing more."""
         calls = _CALLS_TO_RECORD if self._graphs_of_the_device(phase) else 1
+        key = (key, tuple(self._options.items()))
         made = self._made.get(key)
         if made is not None:
             kept = self._copies({name: inputs[name] for name in made.changes})
@@ -155,8 +169,9 @@ class TorchCompileBackend(TorchBackend):
         # A graph of the device is for one walk back after each walk there.
         mode = self._mode + ("-no-cudagraphs" if phase == "backward" and self._mode == "max-autotune" else "")
         kept = self._copies(inputs)
+        options = {**self._options, _GRAPHS: False} if phase == "backward" and self._options else self._options
         call, compilation = inductor.compiled(
-            mode, self._device, run, self.synchronize, calls, forward=phase == "forward"
+            mode, self._device, run, self.synchronize, calls, forward=phase == "forward", options=options
         )
         changes = self._changes(partial(run, call), inputs, kept)
         self._made[key] = _CompiledLaunch(call, compilation, changes)

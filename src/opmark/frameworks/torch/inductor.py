@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from types import FunctionType
@@ -73,22 +73,30 @@ def variables() -> dict[str, str]:
 
 
 def compiled(
-    mode: str, device: str, run: Run, synchronize: Callable[[], Any], calls: int, *, forward: bool = True
+    mode: str,
+    device: str,
+    run: Run,
+    synchronize: Callable[[], Any],
+    calls: int,
+    *,
+    forward: bool = True,
+    options: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Compilation]:
     """(the compiled function of a launch, how long compiling took): once with empty caches, once more with those that
     the first time has filled.
 
-    Everything is compiled after `calls` calls. `forward`: the calls are of a forward pass alone.
+    Everything is compiled after `calls` calls. `forward`: the calls are of a forward pass alone. `options`: those of
+    inductor, besides the mode.
     """
     _warm_up(device)
     _fresh_caches()
-    recording = Recording(mode)
+    recording = Recording(mode, options)
     with recording.listening():
         cold = _seconds(recording, run, synchronize, calls)[1]
     if not recording.graphs:
         raise Unsupported(f"torch.compile left it to eager: {recording.why_not()}")
     coverage = recording.cover(run) if forward or not recording.breaks else None
-    again = Recording(mode)
+    again = Recording(mode, options)
     with again.listening():
         call, cached = _seconds(again, run, synchronize, calls)
     recording.given.clear()
@@ -120,8 +128,8 @@ class Recording(torch._TorchCompileInductorWrapper):  # type: ignore[misc]
     """Compiles with Inductor in a mode of its own, and records the operators that it gets and the kernels that it
     makes."""
 
-    def __init__(self, mode: str) -> None:
-        super().__init__(mode, None, False)
+    def __init__(self, mode: str, options: Mapping[str, Any] | None = None) -> None:
+        super().__init__(mode, dict(options or {}), False)
         self.graphs = 0
         self.hits = 0
         self.nodes = 0

@@ -11,5 +11,6 @@ TRITON_CUDA = BackendInfo(
     requires="triton",
     install="pip install triton",
     compiles=True,
+    shares_builds=True,
     callables=False,
 )

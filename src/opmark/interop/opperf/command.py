@@ -189,7 +189,8 @@ _WIDTH = 79
 
 
 class ProgressLine:
-    def __init__(self) -> None:
+    def __init__(self, advice: str = "Ctrl-C stops, --resume continues") -> None:
+        self._advice = advice
         self._total = self._done = self._before = 0
         self._run = ""
         self._stored_runs: list[str] = []
@@ -202,7 +203,7 @@ class ProgressLine:
         self._done = self._before = len(done)
         self._stored_runs = [run.id] if done else []
         self._began = time.monotonic()
-        self.say(f"{count_noun(self._total - self._done, 'measurement')}; Ctrl-C stops, --resume continues")
+        self.say(f"{count_noun(self._total - self._done, 'measurement')}; {self._advice}")
 
     def advance(self, record: Record) -> None:
         self._done += 1

@@ -1,4 +1,4 @@
-"""Parts of models: stacks of Transformer layers, blocks of convolutions, recurrent layers."""
+"""Parts of models: stacks of Transformer layers, blocks of convolutions, recurrent layers, products of matrices."""
 
 from __future__ import annotations
 
@@ -88,3 +88,19 @@ class Recurrent(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Any) -> Any:
         return self.recurrent(x)[0]
+
+
+def product(*, width: int) -> Any:
+    """Return x W, the product of each matrix [rows, width] of a batch with a square matrix of weights."""
+    return torch.nn.Linear(width, width, bias=False)
+
+
+class SumOfProducts(torch.nn.Module):  # type: ignore[misc]
+    """x V + z W: two products that do not depend on each other, and their sum."""
+
+    def __init__(self, *, width: int) -> None:
+        super().__init__()
+        self.first, self.second = product(width=width), product(width=width)
+
+    def forward(self, x: Any, z: Any) -> Any:
+        return self.first(x) + self.second(z)

@@ -1,4 +1,5 @@
-"""Detectors: YOLOv5 and YOLOv3. Both return the decoded boxes and the raw predictions of three scales."""
+"""Detectors: YOLOv5, YOLOv3 and the small YOLOv3-tiny. They return the decoded boxes and the raw predictions of each
+scale."""
 
 from __future__ import annotations
 
@@ -11,26 +12,31 @@ from torch.nn import functional as F
 
 from opmark.models.networks.layers import conv_norm
 
-_STRIDES = (8, 16, 32)
-_ANCHORS = (
-    ((10, 13), (16, 30), (33, 23)),
-    ((30, 61), (62, 45), (59, 119)),
-    ((116, 90), (156, 198), (373, 326)),
-)
+_Anchors = tuple[tuple[int, int], ...]
 """Width and height in pixels of the three boxes that each place of a scale starts from."""
+_SCALES: dict[int, _Anchors] = {
+    8: ((10, 13), (16, 30), (33, 23)),
+    16: ((30, 61), (62, 45), (59, 119)),
+    32: ((116, 90), (156, 198), (373, 326)),
+}
+_TINY_SCALES: dict[int, _Anchors] = {
+    16: ((10, 14), (23, 27), (37, 58)),
+    32: ((81, 82), (135, 169), (344, 319)),
+}
+"""The boxes by the stride of their scale."""
 
 _conv = partial(conv_norm, activation=nn.SiLU, eps=1e-3)
 
 
 class _Detect(nn.Module):  # type: ignore[misc]
-    def __init__(self, channels: tuple[int, int, int], classes: int) -> None:
+    def __init__(self, channels: tuple[int, ...], classes: int, scales: dict[int, _Anchors] = _SCALES) -> None:
         super().__init__()
-        self.values = classes + 5
+        self.values, self.scales = classes + 5, scales
         self.heads = nn.ModuleList(nn.Conv2d(one, 3 * self.values, 1) for one in channels)
 
     def forward(self, *scales: Tensor) -> tuple[Tensor, ...]:
         raw, decoded = [], []
-        for x, head, stride, anchors in zip(scales, self.heads, _STRIDES, _ANCHORS, strict=True):
+        for x, head, (stride, anchors) in zip(scales, self.heads, self.scales.items(), strict=True):
             batch, _, height, width = x.shape
             predicted = head(x).view(batch, 3, self.values, height, width).permute(0, 1, 3, 4, 2).contiguous()
             raw.append(predicted)
@@ -161,3 +167,29 @@ class _YoloV3(nn.Module):  # type: ignore[misc]
 def yolov3(*, width: int = 32, blocks: tuple[int, int, int, int, int] = (1, 2, 8, 8, 4), classes: int = 80) -> Any:
     """Return a YOLOv3 on Darknet-53. Boxes are decoded as in YOLOv5, because e^x would leave the range of float16."""
     return _YoloV3(width, blocks, classes)
+
+
+class _YoloV3Tiny(nn.Module):  # type: ignore[misc]
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        conv = partial(conv_norm, activation=partial(nn.LeakyReLU, 0.1))
+        a, b, c, d, e, f, g = (width << power for power in range(7))
+        self.sixteenth = nn.Sequential(
+            conv(3, a, 3), nn.MaxPool2d(2), conv(a, b, 3), nn.MaxPool2d(2), conv(b, c, 3), nn.MaxPool2d(2),
+            conv(c, d, 3), nn.MaxPool2d(2), conv(d, e, 3),
+        )  # fmt: skip
+        self.last = nn.Sequential(nn.MaxPool2d(2), conv(e, f, 3), nn.ZeroPad2d((0, 1, 0, 1)), nn.MaxPool2d(2, 1))
+        self.coarse = nn.Sequential(conv(f, g, 3), conv(g, e))
+        self.widen, self.to_medium, self.medium = conv(e, f, 3), conv(e, d), conv(d + e, e, 3)
+        self.detect = _Detect((e, f), classes, _TINY_SCALES)
+
+    def forward(self, images: Tensor) -> Any:
+        sixteenth = self.sixteenth(images)
+        coarse = self.coarse(self.last(sixteenth))
+        medium = self.medium(torch.cat([_upsample(self.to_medium(coarse)), sixteenth], 1))
+        return self.detect(medium, self.widen(coarse))
+
+
+def yolov3_tiny(*, width: int = 16, classes: int = 80) -> Any:
+    """Return a YOLOv3-tiny, which predicts at two scales; boxes are decoded as in YOLOv5."""
+    return _YoloV3Tiny(width, classes)

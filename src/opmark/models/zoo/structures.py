@@ -1,6 +1,8 @@
-"""Parts of models: stacks of Transformer layers, blocks of convolutions, recurrent layers."""
+"""Parts of models: stacks of Transformer layers, blocks of convolutions, recurrent layers, products of matrices."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from opmark.models.zoo.entry import Config, ZooModel
 from opmark.plugin import Params
@@ -52,18 +54,49 @@ def _convolution(kind: str, summary: str, parameters: int, kernel: int, groups: 
     )
 
 
-def _recurrent(name: str, summary: str, parameters: int) -> ZooModel:
+def _recurrent(kind: str, summary: str, parameters: int) -> ZooModel:
     return ZooModel(
-        name=name,
+        name=kind,
         domain="nlp",
         purpose="structure",
         summary=summary,
         build="structures:Recurrent",
         inputs=_sequence,
         parameters=parameters,
-        full={"kind": name.upper(), "hidden": 512, "layers": 2},
-        small={"kind": name.upper(), "hidden": 128, "layers": 2},
+        full={"kind": kind.upper(), "hidden": 512, "layers": 2},
+        small={"kind": kind.upper(), "hidden": 128, "layers": 2},
         sizes={"full": {"seq": 128}, "small": {"seq": 16}},
+    )
+
+
+def _deep_recurrent(kind: str, parameters: int) -> ZooModel:
+    return replace(
+        _recurrent(kind, f"Eight {kind.upper()} layers of 1024", parameters),
+        name=f"{kind}-8x1024",
+        purpose="opbench",
+        full={"kind": kind.upper(), "hidden": 1024, "layers": 8},
+        frameworks=(),
+        note=f"OpBench calls it {kind}.",
+    )
+
+
+def _products(name: str, summary: str, build: str, inputs: tuple[str, ...], width: int) -> ZooModel:
+    def make(params: Params, config: Config) -> dict[str, TensorSpec]:
+        shape = params["batch"], params["rows"], config["width"]
+        return {name: TensorSpec(shape, params["dtype"]) for name in inputs}
+
+    return ZooModel(
+        name=name,
+        domain="nlp",
+        purpose="opbench",
+        summary=summary,
+        build=build,
+        inputs=make,
+        parameters=len(inputs) * width * width,
+        full={"width": width},
+        small={"width": 64},
+        sizes={"full": {"rows": width}, "small": {"rows": 32}},
+        frameworks=(),
     )
 
 
@@ -80,4 +113,15 @@ MODELS: tuple[ZooModel, ...] = (
     _recurrent("gru", "Two GRU layers", 3_151_872),
     _recurrent("lstm", "Two LSTM layers", 4_202_496),
     _recurrent("rnn", "Two plain recurrent layers with tanh", 1_050_624),
+    _deep_recurrent("gru", 50_380_800),
+    _deep_recurrent("lstm", 67_174_400),
+    _deep_recurrent("rnn", 16_793_600),
+    _products("matmul", "A product with a matrix of weights of 1024x1024", "structures:product", ("x",), 1024),
+    _products(
+        "matmul_matmul_add",
+        "Two products with matrices of weights of 2048x2048, and their sum",
+        "structures:SumOfProducts",
+        ("x", "z"),
+        2048,
+    ),
 )

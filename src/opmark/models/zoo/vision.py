@@ -117,6 +117,8 @@ MODELS: tuple[ZooModel, ...] = (
     _resnet3d(18, (2, 2, 2, 2), 33_371_472),
     _resnet3d(34, (3, 4, 6, 3), 63_681_104),
     _resnet3d(50, (3, 4, 6, 3), 46_980_944),
+    _resnet3d(101, (3, 4, 23, 3), 86_027_088),
+    _resnet3d(152, (3, 8, 36, 3), 118_185_808),
     _classifier(
         name="mobilenet",
         summary="MobileNet v1 for pictures",
@@ -249,6 +251,17 @@ MODELS: tuple[ZooModel, ...] = (
         sizes=_image_sizes(416, 128),
         note="Boxes are decoded as in YOLOv5: the e^x of the original leaves the range of float16. OpBench's model of "
         "this name is the smaller yolov3-tiny.",
+    ),
+    _detector(
+        name="yolov3-tiny",
+        summary="YOLOv3-tiny, detection in pictures at two scales",
+        build="yolo:yolov3_tiny",
+        parameters=8_852_366,
+        full={},
+        small={"width": 4},
+        sizes=_image_sizes(416, 128),
+        outputs=("output", "scale16", "scale32"),
+        note="OpBench calls it yolov3. Boxes are decoded as in YOLOv5.",
     ),
     _classifier(
         name="swin-transformer",

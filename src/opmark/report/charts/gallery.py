@@ -13,6 +13,7 @@ from opmark.report.charts.overhead import memory, overhead
 from opmark.report.charts.roofline import heatmap, roofline
 from opmark.report.charts.speedup import frameworks, fused, threads
 from opmark.report.charts.sweep import sweep
+from opmark.report.charts.tuning import tuning
 from opmark.schema.chart import Chart
 
 FIGURES: dict[str, Callable[[RunView], list[Chart]]] = {
@@ -27,6 +28,7 @@ FIGURES: dict[str, Callable[[RunView], list[Chart]]] = {
     "fused": fused,
     "memory": memory,
     "differences": differences,
+    "tuning": tuning,
 }
 """Functions that return the charts of a figure; none if there is nothing to show."""
 

@@ -108,28 +108,31 @@ def bisected_lines(found: BisectResult) -> Iterator[str]:
         yield nothing_slower(found.compared)
         return
     yield f"{found.op} {found.params}: {_bad_end(found)}"
-    half = significant(1 + found.margin)
-    yield f"a commit is bad where it takes {half} times as long or more: half of that, by factor"
+    half, what = significant(1 + found.margin), "version" if found.package else "commit"
+    yield f"a {what} is bad where it takes {half} times as long or more: half of that, by factor"
     for step in found.steps:
         yield f"  {step_line(step)}"
     if len(found.first) == 1:
-        yield f"first bad commit: {found.first[0].commit}"
-        yield from _about(found.first[0])
+        named = f"{found.package} {found.first[0].commit}".strip()
+        yield f"first bad {what}: {named}"
+        yield from _about(found.first[0], what)
         return
-    yield f"the first bad commit is one of {len(found.first)}: those before it had to be skipped"
+    yield f"the first bad {what} is one of {len(found.first)}: those before it had to be skipped"
     for one in found.first:
-        yield f"  {one.commit} {one.author}: {one.subject}{f' ({one.why})' if one.why else ''}"
+        who = f" {one.author}" if one.author else ""
+        yield f"  {one.commit}{who}: {one.subject}{f' ({one.why})' if one.why else ''}"
 
 
 def step_line(step: Candidate) -> str:
     return f"{step.commit[:_SHORT]} {step.word}: {_ratio_text(step)}{step.why or _RESULTS[step.word]}: {step.subject}"
 
 
-def _about(one: Candidate) -> Iterator[str]:
-    yield f"  {one.author}, {one.date}"
-    yield f"  {one.subject}"
+def _about(one: Candidate, what: str) -> Iterator[str]:
+    if one.author:
+        yield f"  {one.author}, {one.date}"
+        yield f"  {one.subject}"
     if one.ratio is not None:
-        yield f"  {_ratio_text(one)}B/A of the good commit and this one, measured in turns"
+        yield f"  {_ratio_text(one)}B/A of the good {what} and this one, measured in turns"
 
 
 def _bad_end(found: BisectResult) -> str:

@@ -357,7 +357,8 @@ class OverrideStep(NamedTuple):
 
 
 def steps(operator: Operator, info: BackendInfo) -> list[OverrideStep]:
-    known, taken = candidates(operator, info.frameworks), implementations(operator, info)
+    known = [one for one in candidates(operator, info.frameworks) if not one.on_request]
+    taken = implementations(operator, info)
     found = [(name, tuple(one for one in known if one.framework == name)) for name in info.frameworks]
     return [OverrideStep(name, ones, bool(taken) and taken == ones) for name, ones in found]
 
@@ -369,6 +370,8 @@ def implementations_table(operator: Operator) -> Table:
         chosen = next((i for i, step in enumerate(order) if step.taken), len(order))
         taken = ", ".join(map(_implementation_name, order[chosen].found)) if chosen < len(order) else ""
         runs = _lack(operator, info) or taken or ("none" if info.computes else "any")
+        asked = [one for one in implementations(operator, info, every=True) if one.on_request]
+        runs += f"; on request {', '.join(map(_implementation_name, asked))}" if asked else ""
         over = ", ".join(_implementation_name(one) for step in order[chosen + 1 :] for one in step.found)
         table.add_row(Text(info.name), Text(runs), Text(", then ".join(info.frameworks)), Text(over))
     return table

@@ -340,7 +340,8 @@ def print_doubts(
         print_above_link(found, console, name)
     # A reader could take the time of a default schedule for what the chip can do.
     ran = list(dict.fromkeys(row.backend for row in found if row.timings))
-    if ran and all(name.startswith(_NAIVE) for name in ran):
+    scheduled = any(row.implementation == "schedule" or row.backend.endswith("/tuned") for row in found)
+    if ran and all(name.startswith(_NAIVE) for name in ran) and not scheduled:
         option = f"--backend torch-{ran[0].partition('/')[0].rpartition('-')[2]},{ran[0]}"
         remark = f"{', '.join(ran)} runs default schedules, which are naive: compare with a library, e.g. {option}"
         print_prose(remark, console)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from opmark.errors import UserError
-from opmark.hardware.host import why_no_device
 from opmark.plugin.registry import backend as find_backend
+from opmark.runner.executors.base import Executor, LocalExecutor
 from opmark.runner.plan import Plan
-from opmark.runner.session import Job, run_group, start_workers
+from opmark.runner.session import Job
 from opmark.runner.supervisor import WorkerOptions
 from opmark.schema import Record
 from opmark.schema.messages import Side
@@ -44,6 +44,7 @@ class TurnSchedule:
     """Seconds."""
     on_turn: Callable[[Turn], None] = lambda turn: None
     clock: Callable[[], float] = time.monotonic
+    executor: Executor = field(default_factory=LocalExecutor)
 
 
 def stages(max_pairs: int) -> list[int]:
@@ -59,7 +60,7 @@ def run_turns(
     A case leaves when it is decided, or when a side could not do it: once on each side is then enough. It is over after
     the last stage, or when the budget would not do for one more pair.
     """
-    _refuse_absent(sides)
+    _refuse_absent(sides, schedule.executor)
     yield from _skipped_records(sides, plans)
     left = _common_cases(plans)
     since, longest, pair = schedule.clock(), 0.0, 0
@@ -92,12 +93,15 @@ def _run_pair(
             jobs.append((group, sides[side]))
             owners.append(side)
     announced: set[int] = set()
-    for side, (group, worker, hello) in zip(owners, start_workers(jobs, schedule.options), strict=True):
+
+    def announce(position: int) -> None:
+        side = owners[position]
         if side not in announced:
             announced.add(side)
             schedule.on_turn(Turn(pair + 1, until, side, len(left)))
-        for record in run_group(group, worker, hello):
-            yield side, record
+
+    for position, record in schedule.executor.run_jobs(jobs, schedule.options, announce):
+        yield owners[position], record
 
 
 def _common_cases(plans: tuple[Plan, Plan]) -> set[str]:
@@ -118,8 +122,8 @@ def _skipped_records(sides: tuple[Side, Side], plans: tuple[Plan, Plan]) -> Iter
                 yield side, Record(task, "skipped", why)
 
 
-def _refuse_absent(sides: tuple[Side, Side]) -> None:
+def _refuse_absent(sides: tuple[Side, Side], executor: Executor) -> None:
     for side in sides:
-        reason = why_no_device(find_backend(side.backend).device)
+        reason = executor.why_no_device(find_backend(side.backend).device)
         if reason:
             raise UserError(f"{side.name} cannot run here: {reason}", "`opmark list backends` says what can")

@@ -89,6 +89,7 @@ class RankGroup:
 
     def run(self, task: Task) -> Record:
         """The record of a task, whatever becomes of the ranks."""
+        self._options.begin(task)
         if gone := self._why_gone():
             return Record(task, "error", gone, started=utc_now(), untried=True)
         since = time.perf_counter()
@@ -112,6 +113,10 @@ class RankGroup:
             one.stop()
         self._hellos.clear()
         self._engine = ""
+
+    def finish(self) -> None:
+        """End all ranks: none of them is kept for further tasks."""
+        self.close()
 
     def _attempt(self, task: Task) -> Record:
         if self._hellos and any(one.died("waiting for a task") for one in self._ranks):
@@ -167,7 +172,7 @@ class RankGroup:
     def _hello(self, rank: int, line: bytes) -> Hello:
         """The hello of a rank with the clocks of its GPU locked; for a rank elsewhere, its own opmark locks them."""
         hello = decode_hello(line)
-        return self._options.clocks.lock(hello) if isinstance(self._ranks[rank], LocalRank) else hello
+        return self._options.complete_hello(hello) if isinstance(self._ranks[rank], LocalRank) else hello
 
     def _environ(self, rank: int) -> dict[str, str]:
         """The variables that torchrun would set, but for the address of the master, which `JoinGroup` tells."""

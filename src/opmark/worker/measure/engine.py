@@ -19,10 +19,11 @@ _WINDOW = 10
 """Number of samples between two checks whether to stop."""
 
 
-def measure(sampler: Sampler, rule: Sampling, watch: ConditionsMonitor) -> list[Measurement]:
-    """One measurement for each quantity of the sampler. Outputs are dropped as soon as they are made."""
+def measure(sampler: Sampler, rule: Sampling, watch: ConditionsMonitor, *, settled: bool = False) -> list[Measurement]:
+    """One measurement for each quantity of the sampler. Outputs are dropped as soon as they are made. `settled`: the
+    launch has been warmed up and sampled before, so that the sampler's own trials are warm-up enough."""
     with gc_disabled():
-        warm = _warm_up(sampler, rule)
+        warm = _warm_up(sampler, rule, settled=settled)
         sampler.lost = sampler.stray = 0  # nothing is kept of the warm-up
         watch.begin()
         taken = _sample(sampler, rule, watch)
@@ -61,7 +62,7 @@ class _WarmUpResult(NamedTuple):
     single: tuple[float, ...] = ()
 
 
-def _warm_up(sampler: Sampler, rule: Sampling) -> _WarmUpResult:
+def _warm_up(sampler: Sampler, rule: Sampling, *, settled: bool) -> _WarmUpResult:
     """Warm up until the rule says so. The calls that the sampler made to prepare itself count as the first windows."""
     if rule.warmup is not None:
         start = time.perf_counter()
@@ -72,6 +73,8 @@ def _warm_up(sampler: Sampler, rule: Sampling) -> _WarmUpResult:
         return _WarmUpResult(True, rule.warmup + spent.calls, warmed + spent.seconds, single)
     until, (spent, trials) = WarmUp(rule), sampler.prepare(rule)
     made, elapsed = spent
+    if settled:
+        return _WarmUpResult(True, made, elapsed)
     size = _window_size(sampler, rule, trials)
     done = [until.done([value / sampler.calls], elapsed) for value in trials]
     if size == 1 and done and done[-1]:

@@ -39,8 +39,9 @@ def refuse_dependent_draws(calls: Sequence[Any]) -> None:
         shift = int(np.argmax(np.abs(correlation)))
         if abs(correlation[shift]) > limit:
             where = f"call {i + 1}" if i == j else f"calls {i + 1} and {j + 1}"
+            apart = min(shift, n - shift)  # shifts go round: the last one is 1 in the other direction
             raise WrongResult(
-                f"what {where} drew is not independent: draws that are {shift} elements apart have a correlation of "
+                f"what {where} drew is not independent: draws that are {apart} elements apart have a correlation of "
                 f"{correlation[shift]:.2g}, chance allows {limit:.2g}"
             )
     _refuse_repeated_values(draws[0], draws[1])

@@ -479,8 +479,13 @@ class _Trial:
 
 
 def _fits(operator: Operator, params: Params, size: PartialSize) -> bool:
-    """Whether the inputs of a case have the axes that were found with a tiny one."""
+    """Whether the inputs of a case have the axes that were found with a tiny one, and outputs that add up have the same
+    number of elements for a part of it: the one window of a tiny convolution is many in a large one."""
     part = Part((size,), (np.arange(1),))
+    if size.adds:
+        half = size.resize(params, max(1, size.value(params) // 2))
+        if operator.cost(half).bytes_written != operator.cost(params).bytes_written:
+            return False
     try:
         for name, spec in operator.inputs(params).items():
             part.positions(params, name, spec.shape)

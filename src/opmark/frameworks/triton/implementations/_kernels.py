@@ -285,3 +285,158 @@ def softmax(x: Any, axis: int) -> Any:
 
 def warps(elements: int) -> int:
     return int(min(16, max(4, triton.next_power_of_2(triton.cdiv(elements, _PER_WARP)))))
+
+
+# The same kernels with a configuration: sizes of blocks, warps and stages are given.
+
+
+def _launch_options(c: Any) -> dict[str, int]:
+    return {"num_warps": c["num_warps"], "num_stages": c["num_stages"]}
+
+
+def configured_matmul(a: Any, b: Any, c: Any) -> Any:
+    (m, k), n = a.shape, b.shape[1]
+    out = torch.empty((m, n), dtype=a.dtype, device=a.device)
+    wide = tl.float64 if a.dtype == torch.float64 else tl.float32
+    grid = (triton.cdiv(m, c["TILE_M"]) * triton.cdiv(n, c["TILE_N"]),)
+    tiles = {name: c[name] for name in ("TILE_M", "TILE_N", "TILE_K", "GROUP")}
+    matmul_kernel[grid](a, b, out, m, n, k, WIDE=wide, **tiles, **_launch_options(c))
+    return out
+
+
+def configured_softmax(x: Any, c: Any) -> Any:
+    out, n = torch.empty_like(x), x.shape[-1]
+    count = x.numel() // n
+    wide = tl.float64 if x.dtype == torch.float64 else tl.float32
+    if c["BLOCK"]:
+        softmax_online[(count, 1)](x, out, n, 1, wide, c["BLOCK"], 1, **_launch_options(c))
+    else:
+        grid = (triton.cdiv(count, c["ROWS"]),)
+        block = triton.next_power_of_2(n)
+        softmax_rows[grid](x, out, count, n, wide, c["ROWS"], block, **_launch_options(c))
+    return out
+
+
+def configured_layer_norm(x: Any, weight: Any, bias: Any, eps: float, c: Any) -> Any:
+    return _configured_norm(layer_norm_rows, layer_norm_long, x, (weight, bias), eps, c)
+
+
+def configured_rms_norm(x: Any, weight: Any, eps: float, c: Any) -> Any:
+    return _configured_norm(rms_norm_rows, rms_norm_long, x, (weight,), eps, c)
+
+
+def _configured_norm(whole: Any, pieces: Any, x: Any, vectors: tuple[Any, ...], eps: float, c: Any) -> Any:
+    out, columns = torch.empty_like(x), x.shape[-1]
+    count = x.numel() // columns
+    wide = tl.float64 if x.dtype == torch.float64 else tl.float32
+    if c["BLOCK"]:
+        pieces[(count,)](x, *vectors, out, columns, eps, wide, c["BLOCK"], **_launch_options(c))
+    else:
+        grid, block = (triton.cdiv(count, c["ROWS"]),), triton.next_power_of_2(columns)
+        whole[grid](x, *vectors, out, count, columns, eps, wide, c["ROWS"], block, **_launch_options(c))
+    return out
+
+
+# Element-wise operators that would be several kernels, as one.
+
+
+@triton.jit
+def sum_kernel(x, y, out, n, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    tl.store(out + at, tl.load(x + at, mask=inside) + tl.load(y + at, mask=inside), mask=inside)
+
+
+@triton.jit
+def addcmul_kernel(x, y, z, out, n, VALUE: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    product = tl.load(y + at, mask=inside).to(WIDE) * tl.load(z + at, mask=inside).to(WIDE)
+    tl.store(out + at, tl.load(x + at, mask=inside).to(WIDE) + VALUE * product, mask=inside)
+
+
+@triton.jit
+def silu_kernel(x, out, n, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    value = tl.load(x + at, mask=inside, other=0.0).to(WIDE)
+    tl.store(out + at, value / (1.0 + tl.exp(-value)), mask=inside)
+
+
+@triton.jit
+def gelu_kernel(x, out, n, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    value = tl.load(x + at, mask=inside, other=0.0).to(WIDE)
+    tl.store(out + at, 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476)), mask=inside)
+
+
+def configured_elements(kernel: Any, inputs: tuple[Any, ...], c: Any, **constants: Any) -> Any:
+    out, n = torch.empty_like(inputs[0]), inputs[0].numel()
+    wide = tl.float64 if out.dtype == torch.float64 else tl.float32
+    grid = (triton.cdiv(n, c["BLOCK"]),)
+    kernel[grid](*inputs, out, n, **constants, WIDE=wide, BLOCK=c["BLOCK"], **_launch_options(c))
+    return out
+
+
+# Attention of one head at a time: keys and values pass by in blocks, and the sums are corrected whenever a larger
+# maximum appears.
+
+
+@triton.jit
+def attention_kernel(
+    q,
+    k,
+    v,
+    out,
+    heads,
+    shared,
+    queries,
+    keys,
+    SCALE: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    DIM: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """q is [batch x heads, queries, DIM]; k and v have one head for `shared` heads of q."""
+    head = tl.program_id(1).to(tl.int64)
+    of_keys = head // heads * (heads // shared) + head % heads // shared
+    row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    column, inside = tl.arange(0, DIM), tl.arange(0, BLOCK_N)
+    here = row[:, None] < queries
+    query = tl.load(q + head * queries * DIM + row[:, None] * DIM + column[None, :], mask=here, other=0.0)
+    largest = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK_M], tl.float32)
+    result = tl.zeros([BLOCK_M, DIM], tl.float32)
+    # With fewer queries than keys, torch aligns both at their beginning.
+    last = tl.minimum(keys, tl.program_id(0) * BLOCK_M + BLOCK_M) if CAUSAL else keys
+    for first in range(0, last, BLOCK_N):
+        at = first + inside
+        there = of_keys * keys * DIM + at[:, None] * DIM + column[None, :]
+        key = tl.load(k + there, mask=at[:, None] < keys, other=0.0)
+        score = tl.dot(query, tl.trans(key), input_precision="ieee") * SCALE
+        seen = at[None, :] < keys
+        if CAUSAL:
+            seen = seen & (at[None, :] <= row[:, None])
+        score = tl.where(seen, score, float("-inf"))
+        larger = tl.maximum(largest, tl.max(score, axis=1))
+        power = tl.exp(score - larger[:, None])
+        correction = tl.exp(largest - larger)
+        total = total * correction + tl.sum(power, axis=1)
+        value = tl.load(v + there, mask=at[:, None] < keys, other=0.0)
+        result = result * correction[:, None] + tl.dot(power.to(value.dtype), value, input_precision="ieee")
+        largest = larger
+    place = out + head * queries * DIM + row[:, None] * DIM + column[None, :]
+    tl.store(place, result / total[:, None], mask=here)
+
+
+def configured_attention(q: Any, k: Any, v: Any, causal: bool, c: Any) -> Any:
+    batch, heads, queries, dim = q.shape
+    out = torch.empty_like(q)
+    grid = (triton.cdiv(queries, c["BLOCK_M"]), batch * heads)
+    attention_kernel[grid](
+        q, k, v, out, heads, heads // k.shape[1], queries, k.shape[2], SCALE=dim**-0.5, CAUSAL=causal, DIM=dim,
+        BLOCK_M=c["BLOCK_M"], BLOCK_N=c["BLOCK_N"], **_launch_options(c),
+    )  # fmt: skip
+    return out

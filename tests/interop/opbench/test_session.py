@@ -1,0 +1,131 @@
+"""`opmark opbench` from its command line to its files, on small models, with TVM."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opmark.errors import UserError
+from opmark.interop.autotvm import AUTOTVM
+from opmark.interop.opbench.command import main
+
+pytestmark = [
+    pytest.mark.frameworks,
+    pytest.mark.skipif(not find_spec("tvm") or not find_spec("onnx"), reason="needs TVM and onnx"),
+]
+
+SMALL = ["--size=small", "--threads=1"]
+TWO_PRODUCTS = ["--modelsource=simple", "--modelname=matmul_matmul_add", *SMALL]
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def test_the_first_example_of_the_readme_writes_the_space_without_tuning(tmp_path: Path) -> None:
+    arguments = ["--modelsource=local", "--modelname=resnet-18", *SMALL, "--iftime=false", "--batchsize=2"]
+    assert main([*arguments, f"--output={tmp_path}"]) == 0
+    found = _read(tmp_path / "data/ConfigSpace/resnet-18-llvm.json")
+    convolutions = [space for space in found["spaces"] if space["op"] == "conv2d"]
+    assert len(convolutions) > 5
+    assert {space["params"]["batch"] for space in convolutions} == {2}
+    assert all(space["size"] > 100 and space["knobs"] for space in convolutions)
+    assert sum(sum(space["count"].values()) for space in convolutions) == 12  # 4 blocks of two, 3 shortcuts, the stem
+    table = _read(tmp_path / "data/Performance/resnet-18-llvm-operators.json")
+    assert {one["status"] for one in table["operators"]} == {"not timed"}
+
+
+@pytest.mark.slow
+def test_operators_are_timed_and_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TWO_PRODUCTS, f"--output={tmp_path}", f"--db={tmp_path / 'store.db'}", "--top=90%"]) == 0
+    table = _read(tmp_path / "data/Performance/matmul_matmul_add-llvm-operators.json")
+    (product,) = table["operators"]  # the addition takes less than a tenth of the time
+    assert (product["operator"], product["count"]) == ("matmul", 2)
+    assert product["input_data"] == {"a": "32x64 float32", "b": "64x64 float32"}
+    assert 0.9 < product["share"] < 1
+    assert product["seconds"] > 0
+    assert table["model_seconds"]["matmul_matmul_add"] > product["seconds"]
+    out, err = capsys.readouterr()
+    assert "schedule configurations" in out
+    assert "1 key operator of 2" in err
+    assert "its operators one by one" in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["llvm -mtriple=aarch64-linux-gnu", "opencl -device=mali", "cuda"])
+def test_code_is_generated_for_machines_that_are_not_here(tmp_path: Path, target: str) -> None:
+    if target == "cuda" and Path("/dev/nvidia0").exists():
+        pytest.skip("a GPU is here")
+    assert main([*TWO_PRODUCTS, f"--target={target}", f"--output={tmp_path}"]) == 0
+    (path,) = (tmp_path / "data/Performance").iterdir()
+    found = _read(path)["operators"]
+    assert [one["status"] for one in found] == ["compiled", "compiled"]
+    assert all(one["code"]["bytes"] > 100 for one in found)
+    assert {one["code"]["kind"] for one in found} == {target.split()[0]}
+
+
+@pytest.fixture
+def board() -> Iterator[int]:
+    """An RPC server of TVM on this machine, on a port of its own."""
+    port = 20_000 + os.getpid() % 20_000
+    command = [sys.executable, "-m", "tvm.exec.rpc_server", "--host", "127.0.0.1", "--port", str(port)]
+    process = subprocess.Popen(
+        [*command, "--port-end", str(port + 1)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    deadline = time.monotonic() + 120
+    while "bind to" not in (line := process.stdout.readline()):
+        assert line, "the server ended"
+        assert time.monotonic() < deadline, "the server does not start"
+    yield port
+    os.killpg(process.pid, signal.SIGKILL)  # the server has a worker process of its own
+    process.wait()
+    process.stdout.close()
+
+
+@pytest.mark.slow
+def test_a_board_times_operators(tmp_path: Path, board: int) -> None:
+    where = ["--host=127.0.0.1", f"--port={board}"]
+    assert main([*TWO_PRODUCTS, *where, f"--output={tmp_path}"]) == 0
+    found = _read(tmp_path / "data/Performance/matmul_matmul_add-llvm-operators.json")["operators"]
+    assert [one["status"] for one in found] == ["ok", "ok"]
+    assert sum(one["share"] for one in found) == pytest.approx(1)
+
+
+def test_nobody_at_the_address_of_the_board(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no operator could be timed at 127\.0\.0\.1:9") as caught:
+        main([*TWO_PRODUCTS, "--host=127.0.0.1", "--port=9", f"--output={tmp_path}"])
+    assert "rpc_server" in (caught.value.hint or "")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_tuning_and_comparison_end_with_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The default of TVM on a CPU is a plain loop, so that any schedule is faster."""
+    arguments = ["--modelsource=simple", "--modelname=matmul", *SMALL, "--tuner=random", "--trials=4", "--processes=4"]
+    flags = ["--iftune=true", "--ifcompare=true", "--ifpartial=true", "--library=none"]
+    folder = tmp_path / "data/Performance"
+    assert main([*arguments, *flags, f"--output={tmp_path}", f"--db={tmp_path / 'store.db'}"]) == 0
+    compared = _read(folder / "matmul-random-llvm-compare.json")["cases"]
+    product = next(one for one in compared if one["case"].startswith("matmul "))
+    assert product["verdict"] == "faster"
+    assert product["tuned_seconds"] < product["default_seconds"]
+    log = AUTOTVM.read(folder / "matmul-random-llvm-autotvm.json")
+    assert not log.problems
+    assert [entry.implementation for entry in log.entries] == ["dense.schedule"]
+    with (folder / "matmul-random-llvm-partial.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["4"]) < float(row["0"])
+    assert ": faster, " in capsys.readouterr().out

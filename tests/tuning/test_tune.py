@@ -1,0 +1,195 @@
+"""Whole tunings on a backend whose best configuration is known: found, verified, judged, stored, continued."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from handmade import sound
+
+from opmark.api.items import view_stored_run
+from opmark.api.report import make_report
+from opmark.api.result import open_store
+from opmark.api.run import run
+from opmark.api.space import space
+from opmark.api.tune import Tuning, read_duration, tune
+from opmark.api.tuned import export_tuned, import_tuned, tuned
+from opmark.errors import UserError
+from opmark.report.charts.tuning import tuned_bars, tuning
+from opmark.store.sql import open_sql
+
+pytestmark = pytest.mark.usefixtures("knobs")
+SHAPE = {"shape": [[64, 256]]}
+BEST = {"tile": (16, 16), "unroll": 4, "order": "ij", "fast": True}
+
+
+def tune_exp(db: Path, **options: Any) -> Tuning:
+    settings: dict[str, Any] = {"trials": 40, "library": "none", "threads": 1, "say": lambda text: None, **options}
+    return tune(["exp"], params=SHAPE, backend="knobs-cpu", db=db, **settings)
+
+
+@pytest.fixture(scope="module")
+def tuned_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with one tuning."""
+    folder = tmp_path_factory.mktemp("tuned")
+    with pytest.MonkeyPatch.context() as patch:
+        from worker_fixtures import add_to_path
+
+        add_to_path(Path(__file__).parents[1] / "helpers" / "knobs", patch)
+        (one,) = tune_exp(folder / "store.db").cases
+        assert one.entry.configuration == BEST
+        assert one.entry.verdict == "faster"
+        assert one.search is not None
+        assert one.search.stopped
+    return folder / "store.db"
+
+
+def test_all_that_was_tried_is_in_the_store_with_its_configuration(tuned_once: Path) -> None:
+    with closing(open_sql(tuned_once)) as store:
+        (entry,) = store.tuned()
+        records = store.records(entry.run)
+    tried = {record.task.settings.configuration for record in records if record.task.settings.configuration}
+    assert len(tried) == entry.trials <= 40
+    assert {record.status for record in records} == {"ok"}
+    assert all(record.verification and record.verification.checked == "full" for record in records)
+
+
+def test_the_variant_tuned_applies_it_and_says_so(tuned_once: Path) -> None:
+    said: list[str] = []
+    options: dict[str, Any] = {"effort": "quick", "threads": 1, "processes": 1, "db": tuned_once, "say": said.append}
+    found = run(["exp"], params=SHAPE, backend="knobs-cpu,knobs-cpu/tuned", **options)
+    default, applied = (record.measurements[0].samples[0] for record in found.records)
+    assert applied == pytest.approx(default / 2.56, rel=0.1)
+    assert any("2.5" in line and "tile=16x16" in line for line in said)
+    near = run(["exp"], params={"shape": [[64, 512]]}, backend="knobs-cpu/tuned", **options)
+    assert dict(near.records[0].task.settings.configuration)["tile"] == (32, 16)
+    assert "the nearest shape" in said[-1] or any("the nearest shape" in line for line in said)
+    far = run(["exp"], params={"shape": [[64, 4096]]}, backend="knobs-cpu/tuned", **options)
+    assert far.records[0].task.settings.configuration == ()
+    assert any("nothing is tuned" in line for line in said)
+
+
+def test_what_is_tuned_is_listed_and_carried_to_another_store(tuned_once: Path, tmp_path: Path) -> None:
+    (here,) = tuned("exp", near={"shape": [64, 300]}, db=tuned_once)
+    assert 0 < here.distance < 1
+    assert here.loss is None
+    assert not here.stale  # another number of threads than the default one does not make it stale
+    assert export_tuned(tmp_path / "tuned.json", db=tuned_once) == (1, [])
+    assert import_tuned(tmp_path / "tuned.json", db=tmp_path / "other.db")[:2] == (1, 1)
+    assert import_tuned(tmp_path / "tuned.json", db=tmp_path / "other.db")[:2] == (1, 0)
+    assert [one.entry for one in tuned(db=tmp_path / "other.db")] == [here.entry]
+
+
+def test_the_report_shows_the_search_and_what_was_gained(tuned_once: Path) -> None:
+    with closing(open_sql(tuned_once)) as store:
+        (entry,) = store.tuned()
+        shown = view_stored_run(store, next(one for one in store.runs() if one.id == entry.run), whole=True)
+    charts = [*tuning(shown), *tuned_bars([entry])]
+    sound(charts)
+    links = {mark.link for chart in charts for _, mark in chart.marks() if mark.link}
+    assert links
+    assert links <= {row.key for row in shown.rows}
+    page = make_report(entry.run, db=tuned_once)
+    assert isinstance(page, str)
+    for title in ("Best so far", "Knobs against time", "What each knob matters", "Default, tuned and library"):
+        assert title in page
+
+
+def test_where_no_knob_matters_nothing_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPMARK_KNOBS", "flat")
+    (one,) = tune_exp(tmp_path / "store.db", trials=10).cases
+    assert one.entry.default_stays
+    assert one.entry.verdict in ("same", "undecided")
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "reason"),
+    [
+        ("crash", "error", "SIGABRT"),
+        ("hang", "timeout", ""),
+        ("oom", "oom", "unrolling"),
+        ("refuse", "skipped", "refuses"),
+    ],
+)
+def test_candidates_that_fail_are_records_with_reasons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, status: str, reason: str
+) -> None:
+    monkeypatch.setenv("OPMARK_KNOBS", fault)
+    tuner = "gridsearch"  # its first candidates include the knob that fails
+    (one,) = tune_exp(tmp_path / "store.db", trials=30, timeout=2.0, tuner=tuner).cases
+    with closing(open_sql(tmp_path / "store.db")) as store:
+        failed = [record for record in store.records(one.entry.run) if record.status != "ok"]
+    assert failed
+    assert {record.status for record in failed} == {status}
+    assert all(dict(record.task.settings.configuration)["unroll"] == 8 for record in failed)
+    assert all(reason in record.reason for record in failed)
+
+
+def test_a_wrong_result_never_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPMARK_KNOBS", "wrong")  # where unroll is 4, as the fastest has it
+    (one,) = tune_exp(tmp_path / "store.db").cases
+    assert one.entry.configuration == {**BEST, "unroll": one.entry.configuration["unroll"]}
+    assert one.entry.configuration["unroll"] in (2, 8)
+    with closing(open_sql(tmp_path / "store.db")) as store:
+        wrong = [r for r in store.records(one.entry.run) if dict(r.task.settings.configuration).get("unroll") == 4]
+    assert {record.status for record in wrong} == {"wrong"}
+
+
+PROGRAM = """
+import sys
+from opmark.api.tune import tune
+tune(["exp"], params={"shape": [[64, 256]]}, backend="knobs-cpu", db=sys.argv[1], trials=40, library="none", threads=1)
+"""
+
+
+def test_after_kill_9_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    db = tmp_path / "store.db"
+    child = subprocess.Popen([sys.executable, "-c", PROGRAM, str(db)], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    stored = 0
+    while time.monotonic() < deadline and stored < 6:
+        time.sleep(0.05)
+        if db.exists() and child.poll() is None:
+            try:
+                with closing(open_store(db)) as store:
+                    stored = sum(len(store.records(one.id)) for one in store.runs())
+            except UserError:
+                continue
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    assert stored >= 6
+    with closing(open_store(db)) as store:
+        (first,) = store.runs()
+        before = {record.task.id: record.started for record in store.records(first.id)}
+    (one,) = tune_exp(db, resume=True).cases
+    with closing(open_store(db)) as store:
+        after = {record.task.id: record.started for record in store.records(one.entry.run)}
+    assert one.entry.run == first.id
+    assert before.items() <= after.items()  # nothing was measured twice
+    assert one.entry.configuration == BEST
+
+
+def test_bad_input_is_refused_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    db = tmp_path / "store.db"
+    with pytest.raises(UserError, match="has no knobs"):
+        tune(["abs"], backend="numpy-cpu", db=db)
+    with pytest.raises(UserError, match="applies what was tuned"):
+        tune(["exp"], backend="knobs-cpu/tuned", db=db)
+    with pytest.raises(UserError, match="expected a duration"):
+        tune_exp(db, budget="soon")
+    with pytest.raises(UserError, match="tuner"):
+        tune_exp(db, tuner="best")
+    monkeypatch.setenv("OPMARK_KNOBS", "contradict")
+    with pytest.raises(UserError, match="contradict each other"):
+        tune_exp(db)
+    with pytest.raises(UserError, match="implementation"):
+        space(["exp"], backend="knobs-cpu", impl="other")
+    assert read_duration("10m") == 600
+    assert read_duration("90") == read_duration("90s") == 90

@@ -229,7 +229,7 @@ def test_a_new_release_is_held_against_the_old_one_and_bisected(
 
     def measure(request: RunRequest) -> Any:
         made = keep(nights.db, "20300102-000000-bbbb", "nightly", rows(exp=1.5), facts={"torch": "2.13.0+cpu"})
-        return SimpleNamespace(run=made, records=[], journals=(), storage="")
+        return SimpleNamespace(run=made, records=[], journals=(), storage="", stored=True)
 
     def check(request: CheckRequest) -> CheckResult:
         asked["check"] = request

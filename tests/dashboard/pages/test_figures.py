@@ -69,7 +69,8 @@ def test_a_load_has_the_figures_of_the_report(tmp_path: Path) -> None:
         for figure in ("load", ""):
             charts = ask(reader, figures.FIGURES_ENDPOINT, {"run": "load"}, figure=figure).answer.charts
             over_clients = [chart for chart in charts if "over clients" in chart.title]
-            # Whether there is a p99 as well depends on how quiet the machine was; test_load.py draws it from made-up records.
+            # Whether there is a p99 as well depends on how quiet the machine was; test_load.py draws it from made-up
+            # records.
             assert over_clients[0].title == "softmax: throughput over clients"
             assert [mark.x for mark in over_clients[0].series[0].marks] == [1, 2]
     finally:

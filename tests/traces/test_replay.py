@@ -17,6 +17,7 @@ from opmark.traces import replay as replaying
 from opmark.traces.reading import read_trace
 from opmark.traces.replay import Replay, compile_replay
 from opmark.traces.replay_collectives import ReplayGroups
+from opmark.traces.replay_functions import kernel_arguments
 from opmark.traces.replay_streams import StreamPlan
 from opmark.traces.trace import (
     OpaqueValue,
@@ -277,7 +278,7 @@ def test_devices_and_operators_of_a_gpu_run_on_the_host() -> None:
     )
     assert not replay.left_out
     assert not replay.differences
-    assert replay.notes == ["aten::cudnn_convolution is replayed as aten::convolution"]
+    assert replay.notes == ["aten::cudnn_convolution is replayed by what computes the same on the host"]
 
 
 def test_the_backward_pass_of_a_gpu_has_substitutes_too() -> None:
@@ -296,6 +297,43 @@ def test_the_backward_pass_of_a_gpu_has_substitutes_too() -> None:
     assert not replay.left_out
     assert not replay.differences
     assert replay.compared == 3
+
+
+def test_what_only_a_device_knows_is_left_out_or_set() -> None:
+    """Memory is not pinned, an optimizer's step is not skipped, and an operator without a counterpart is named."""
+    empty = (
+        "aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+        "bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"
+    )
+    pinned = call(empty, [[4], 6, 0, OpaqueValue("Device", "cpu"), True, None], [ref(4, 4)])
+    adam = str(torch.ops.aten._fused_adamw_.default._schema)
+    parts = [[ref(10 + i, 8, device="cuda:0")] for i in range(4)]
+    step = [ref(20, device="cuda:0")]
+    numbers = [0.1, 0.9, 0.999, 0.0, 1e-8, False, False]
+    stepped = call(adam, [*parts, [], step, *numbers, None, ref(21, 1, device="cuda:0")], [])
+    flatten = call(str(torch.ops.aten._cudnn_rnn_flatten_weight.default._schema), [[ref(30, 8, device="cuda:0")]], [])
+    only = call(str(torch.ops.aten._philox_uniform_.default._schema), [ref(31, 8, device="cuda:0")], [])
+    replay = compile_replay(trace_of(pinned, stepped, flatten, only))
+    assert len(replay.steps) == 2
+    assert any("on accelerators only" in reason for reason in reasons(replay))
+    weights = replay.tensors[next(one.name for one in replay.steps[1].variables() if one.ref.storage == 10)]
+    before = weights.clone()
+    replay()
+    assert not torch.equal(weights, before)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "found"),
+    [
+        ([ref(1, 4), 4, "grid(4,)", 0], (2, "grid(4,)")),
+        ([ref(1, 4), 4, "(1, 2, 1)", 123], (2, "(1, 2, 1)")),
+        ([ref(1, 4), 4, 0], (2, "")),  # torch from 2.7 on
+        ([], (0, "")),
+    ],
+)
+def test_grid_and_stream_are_no_arguments_of_a_kernel(inputs: list[Value], found: tuple[int, str]) -> None:
+    given, grid = kernel_arguments(inputs)
+    assert (len(given), grid) == found
 
 
 def test_a_step_that_does_not_fit_is_refused_before_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:

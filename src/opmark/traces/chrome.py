@@ -193,7 +193,9 @@ def input_of(kind: Any, dims: Any, strides: Any, concrete: Any) -> Value:
     if kind == "TensorList" and isinstance(dims, list):
         steps = strides if isinstance(strides, list) and len(strides) == len(dims) else [None] * len(dims)
         return [_tensor(UNKNOWN_DTYPE, size, step) for size, step in zip(dims, steps, strict=True)]
-    if kind in DTYPE_NAMES or str(kind).startswith("c10::") or kind in DTYPES:
+    if not isinstance(kind, str):
+        return None
+    if kind in DTYPE_NAMES or kind.startswith("c10::") or kind in DTYPES:
         return _tensor(DTYPE_NAMES.get(kind, kind), dims, strides)
     if kind in ("Scalar", "ScalarList", "Int", "Double", "Bool", "String") or concrete:
         return OpaqueValue("Scalar") if concrete is None or concrete == "" else parse_concrete(str(concrete))

@@ -355,6 +355,19 @@ def test_calls_without_identities_and_schemas_are_replayed_by_their_arguments() 
     assert len(replay.reads) == 2, "equal tensors of different calls share memory"
 
 
+def test_arguments_that_a_profiler_does_not_record_have_their_defaults_or_are_named() -> None:
+    four = TensorRef((4,), "float32")
+    added = TraceNode(0, "aten::add", "operator", ADD, None, [four, four, OpaqueValue("Scalar")], [])
+    index = "aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"
+    picked = TraceNode(0, "aten::index", "operator", index, None, [four, None], [])
+    moved = "aten::to.device(Tensor(a) self, Device device, ScalarType dtype) -> Tensor(a)"
+    placed = TraceNode(0, "aten::to", "operator", moved, None, [four, None, 6], [])
+    some = TraceNode(0, "aten::index", "operator", index, None, [ref(1, 3, 4), [None, ref(2, 2, dtype="int64")]], [])
+    replay = compile_replay(trace_of(added, picked, placed, some))
+    assert reasons(replay) == ["its argument `indices` was not recorded"]
+    replay()
+
+
 class FakeStream:
     def __init__(self, log: list[str], name: str) -> None:
         self.log, self.name = log, name

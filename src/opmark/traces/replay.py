@@ -401,15 +401,19 @@ class _Builder:
 
     def _argument(self, argument: Any, value: Value, used: dict[int, int]) -> Expression:
         kind = str(argument.type)
+        if value is None and not kind.startswith(("Optional[", "NoneType")):
+            return self._missing(argument, kind)
         if isinstance(value, TensorRef):
             return self._variable(value, used)
         if isinstance(value, list):
-            return [self._argument(argument, one, used) for one in value]
+            return [None if one is None else self._argument(argument, one, used) for one in value]
         if isinstance(value, OpaqueValue):
             if value.kind in ("Undefined", "Generator", "None"):
                 return None
             if value.kind == "Device":
                 return self._place(value.text) if value.text else None
+            if value.kind == "Scalar":  # an old profiler recorded that there is a number, not which one
+                return self._missing(argument, kind)
             raise Gap(
                 f"its argument `{argument.name}` is {value.text or 'an object'}, which the trace does not contain"
             )
@@ -420,6 +424,14 @@ class _Builder:
             if value.lower() in special:
                 return special[value.lower()]
         return value
+
+    def _missing(self, argument: Any, kind: str) -> Expression:
+        """Return what stands for an argument that the file does not have."""
+        if argument.has_default_value():
+            return argument.default_value
+        if "Device" in kind:
+            return self.device
+        raise Gap(f"its argument `{argument.name}` was not recorded")
 
     def _is_number(self, ref: TensorRef, first: TensorRef | None) -> bool:
         """Return whether a tensor without axes was a number of the program: it did not decide the type of the

@@ -12,8 +12,8 @@ from opmark.report.console.table import PlainConsole, print_prose, print_rows
 from opmark.units import count_bytes, count_noun, percent, rate, seconds
 
 _MOST, _MANY, _FEWEST = 15, 8, 3
-"""Operators that are shown, as far as a terminal has room for them; the rest is one line. Where many do not fit, only the
-first tensor of each is written."""
+"""Operators that are shown, as far as a terminal has room for them; the rest is one line. Where many do not fit, only
+the first tensor of each is written."""
 _OTHER_LINES = 3
 """Lines of a screen that are not its own: what was captured, and the prompt."""
 _HEADS = ("operator", "tensors", "calls", "one", "all", "of step", "flops", "bytes", "reached", "limit", "gain")

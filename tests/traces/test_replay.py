@@ -501,6 +501,30 @@ def run_rank(rank: int, folder: str, world: int) -> None:
     dist.destroy_process_group()
 
 
+def run_coalesced(rank: int, folder: str, world: int) -> None:
+    import torch.distributed as dist
+
+    warnings.simplefilter("ignore")
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting-{world}", rank=rank, world_size=world)
+    wide, narrow = [ref(1, 8), ref(2, 4)], [ref(3, 4), ref(4, 2)]
+    trace = trace_of(
+        communication("all_gather", [wide, narrow]), communication("reduce_scatter", [narrow, wide]), groups=GROUPS
+    )
+    replay = compile_replay(trace, groups=ReplayGroups(rank, world, 2, trace.groups))
+    assert not replay.left_out, replay.left_out
+    (own,) = (one for one in replay.reads if one.numel() == 2)
+    own.fill_(rank + 1.0)
+    replay()
+    (whole,) = (one for one in replay.reads if one.numel() == 4 and one[-1] == 2.0)
+    assert whole.tolist() == [1.0, 1.0, 2.0, 2.0]
+    assert own.tolist() == [2.0 * (rank + 1)] * 2, "each rank has its part of the sum"
+    dist.destroy_process_group()
+
+
+def test_several_collectives_that_were_recorded_as_one(tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(run_coalesced, (str(tmp_path), 2), nprocs=2)
+
+
 def test_ranks_that_are_there_communicate(tmp_path: Path) -> None:
     torch.multiprocessing.spawn(run_rank, (str(tmp_path), 2), nprocs=2)
 

@@ -107,6 +107,16 @@ def test_parts_of_different_sizes_are_a_note(splits: tuple[int, ...], said: bool
     assert any("1 collective sent parts of different sizes" in note for note in found.notes) == said
 
 
+def test_messages_between_two_ranks_are_operators_of_the_catalogue() -> None:
+    nodes = [
+        TraceNode(i, "record_param_comms", "collective", collective=TraceCollective(name, "", 8, "bfloat16", 12, 12))
+        for i, name in enumerate(("send", "recv", "send"), 1)
+    ]
+    (message,) = workload_of_trace(ProgramTrace("t.json", "made up", nodes)).entries
+    assert (message.op, message.count) == ("p2p", 3)
+    assert message.params == {"size": 24, "dtype": "bfloat16", "ranks": 2}
+
+
 def test_views_are_left_out_and_what_cannot_be_expressed_is_named(imported: Imported) -> None:
     assert any("1 call" in note and "views" in note for note in imported.notes)
     text = "\n".join(map(str, imported.problems))

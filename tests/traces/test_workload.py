@@ -142,6 +142,14 @@ def test_a_profile_has_durations_and_overloads_are_found_by_the_arguments(tmp_pa
     assert found.problems == ()
 
 
+def test_tensors_whose_strides_are_not_in_the_file_are_a_note(tmp_path: Path) -> None:
+    old = PRODUCT | {"inputs": {key: one for key, one in PRODUCT["inputs"].items() if key != "strides"}}
+    found = workload_of_trace(read_trace(written(tmp_path, old, version="1.0.2-chakra.0.0.4")))
+    assert any("tensors of 1 call have no strides" in note for note in found.notes)
+    with_strides = workload_of_trace(read_trace(written(tmp_path, PRODUCT)))
+    assert not any("strides" in note for note in with_strides.notes)
+
+
 def test_without_torch_operators_are_callables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (workload, calls):
         monkeypatch.setattr(module, "find_spec", lambda name: None)

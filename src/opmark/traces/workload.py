@@ -24,7 +24,7 @@ from opmark.models.calls import (
 from opmark.schema import Entry, Imported, ImportProblem
 from opmark.schema.tensor import DTYPES, sizeof
 from opmark.traces.calls import UnwritableArgument, argument_kind, torch_call
-from opmark.traces.trace import ProgramTrace, TensorRef, TraceCollective, TraceNode, Value, why_no_operator
+from opmark.traces.trace import ProgramTrace, TensorRef, TraceCollective, TraceNode, Value, tensors_of, why_no_operator
 from opmark.units import count_noun
 from opmark.units import seconds as format_seconds
 
@@ -82,6 +82,15 @@ def workload_of_trace(trace: ProgramTrace) -> Imported:
     if uneven:
         many = count_noun(uneven, "collective")
         notes.append(f"{many} sent parts of different sizes; here the parts are equal, with the same sum")
+    dense = sum(
+        group.count
+        for group in written
+        if any(ref.strides is None and len(ref.shape) > 1 for ref in tensors_of(group.inputs))
+    )
+    if dense:
+        notes.append(
+            f"tensors of {count_noun(dense, 'call')} have no strides in the file, and are taken for contiguous"
+        )
     if views:
         notes.append(f"{count_noun(views, 'call')} that only make views or tensors without values are left out")
     hosted = sum(group.count - group.timed for group in groups) if any(node.device_time for node in trace.calls) else 0

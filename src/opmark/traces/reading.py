@@ -139,5 +139,5 @@ def _rank(path: Path) -> int | None:
         return int(found[1])
     with path.open("rb") as file:
         head = file.read(_LOOKED_AT)
-    found = _DISTRIBUTED.search(decompress_head(head) if head.startswith(GZIP) else head)
-    return int(found[1]) if found else None
+    written = _DISTRIBUTED.search(decompress_head(head) if head.startswith(GZIP) else head)
+    return int(written[1]) if written else None

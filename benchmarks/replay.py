@@ -34,6 +34,8 @@ class Program(NamedTuple):
     step: Step
     lives: Callable[[], list[torch.Tensor]]
     """Returns the tensors that exist between two steps."""
+    buckets: Callable[[], int] = lambda: 0
+    """Returns the bytes that DistributedDataParallel keeps between two steps and that no Python object holds."""
 
 
 class ReplayRow(NamedTuple):
@@ -132,7 +134,14 @@ def ddp() -> Program:
     )
     data, target = torch.randn(64, 512), torch.randn(64, 512)
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
-    return _train(network, optimizer, [data, target], lambda x, y: nn.functional.mse_loss(network(x), y))
+
+    def buckets() -> int:
+        known = network._get_ddp_logging_data()
+        sizes = known.get("rebuilt_bucket_sizes") or known["bucket_sizes"]
+        return sum(int(size) for size in sizes.split(","))
+
+    program = _train(network, optimizer, [data, target], lambda x, y: nn.functional.mse_loss(network(x), y))
+    return program._replace(buckets=buckets)
 
 
 PROGRAMS = {"transformer": transformer, "resnet50": resnet50, "dlrm": dlrm, "gpt2": gpt2}
@@ -185,7 +194,7 @@ def measure(name: str, program: Program, replay: Replay) -> ReplayRow:
         pairs.append(times[replay][0] / times[program.step][0])
         walls.append(times[replay][1] / times[program.step][1])
         originals.append(times[program.step][0])
-    before = _peak(program.step) + _bytes(program.lives())
+    before = _peak(program.step) + _bytes(program.lives()) + program.buckets()
     after = _peak(replay) + replay.made_bytes + _bytes(replay.kept)
     report = replay.report()
     gaps = "; ".join(f"{gap.calls} x {', '.join(gap.operators)}: {gap.reason}" for gap in report.gaps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from msgspec.structs import replace
 
 from opmark.analysis.hotspots import make_step_profile
 from opmark.report.console.hotspots import print_hotspots
@@ -28,11 +29,11 @@ CAPTURED = CapturedSteps(
 )  # fmt: skip
 
 
-def screen(peaks: Peaks | None, width: int = 100) -> list[str]:
+def screen(peaks: Peaks | None, width: int = 100, height: int = 40, captured: CapturedSteps = CAPTURED) -> list[str]:
     out = io.StringIO()
     print_hotspots(
-        make_step_profile(CAPTURED, "a chip", peaks),
-        PlainConsole(file=out, width=width, force_terminal=True, color_system=None),
+        make_step_profile(captured, "a chip", peaks),
+        PlainConsole(file=out, width=width, height=height, force_terminal=True, color_system=None),
     )
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
@@ -54,12 +55,24 @@ def test_shares_and_gains_are_of_one_step() -> None:
 def test_the_screen_fits_and_says_what_to_do() -> None:
     lines = screen(PEAKS)
     assert max(map(len, lines)) <= 100
-    assert lines[0] == "one step on a chip: 90.0 ms, 80.0 ms without the profiler; 4.00 calls of torch"
+    assert lines[0] == "one step on a chip: 90.0 ms, 80.0 ms without the profiler; 4 calls of torch"
     text = " ".join(line.strip() for line in lines)
     assert "Look at relu 1000x1000 float32: 30 % of the step, and 27 % of what this machine's memory allows." in text
     assert "At the roofline a step would take 22.0 ms less." in text
     assert "opmark calibrate" not in text
     assert "`opmark import step.json -o ops.yaml`" in text
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 40), (200, 60)])
+def test_a_screen_shows_as_many_operators_as_it_has_lines_for(width: int, height: int) -> None:
+    product = CAPTURED.groups[0]
+    groups = [replace(product, name=f"aten::an_operator_{i}") for i in range(30)]
+    lines = screen(PEAKS, width, height, replace(CAPTURED, groups=groups))
+    assert len(lines) <= height - 3
+    assert max(map(len, lines)) <= width
+    shown = sum("an_operator" in line for line in lines if not line.startswith("Look at"))
+    assert shown == 15 or len(lines) > height - 6, "there was room for another one"
+    assert any(f"{30 - shown} others" in line for line in lines)
 
 
 def test_without_peaks_the_largest_share_comes_first() -> None:

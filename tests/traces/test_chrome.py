@@ -13,7 +13,8 @@ from tests.helpers.trace_files import FLIPPED, MATRIX, PRODUCT, call, event, io,
 from opmark.errors import UserError
 from opmark.traces.chrome import parse_concrete
 from opmark.traces.reading import read_trace
-from opmark.traces.trace import OpaqueValue, ProgramTrace, TensorRef
+from opmark.traces.trace import LAUNCHED_ALONE, OpaqueValue, ProgramTrace, TensorRef
+from opmark.traces.workload import workload_of_trace
 
 
 def trace_of(folder: Path, *events: Any, **head: Any) -> ProgramTrace:
@@ -54,6 +55,33 @@ def test_kernels_belong_to_the_calls_that_launched_them(tmp_path: Path) -> None:
     assert linear.device_time == pytest.approx(50e-6)
     assert trace.by_id[2].device_time == pytest.approx(50e-6)
     assert (relu.device_time, relu.stream) == (pytest.approx(8e-6), 20)
+
+
+def test_what_no_call_launched_is_a_node_of_its_own(tmp_path: Path) -> None:
+    """Outside of any operator, kernels have the external id of an operator that came before."""
+    trace = trace_of(
+        tmp_path,
+        event("ProfilerStep#1", 90, 900, "user_annotation"),
+        call("aten::view", 100, 5, MATRIX, ("ScalarList", [], [], "[8]"), External_id=2),
+        event("cudaGraphLaunch", 200, 5, "cuda_runtime", correlation=11, External_id=2),
+        event("experts", 300, 40, "kernel", 20, External_id=2, correlation=11, stream=20),
+        event("experts", 350, 50, "kernel", 20, External_id=2, correlation=11, stream=20),
+        event("cuLaunchKernel", 210, 1, "cuda_driver", correlation=12, External_id=2),
+        event("fused_norm", 410, 3, "kernel", 20, External_id=2, correlation=12, stream=20),
+        call("aten::mm", 600, 30, MATRIX, FLIPPED, External_id=3),
+        event("cudaLaunchKernel", 631.5, 1, "cuda_runtime", correlation=13, External_id=3),
+        event("gemm", 700, 7, "kernel", 20, External_id=3, correlation=13, stream=20),
+    )
+    view, graph, norm, product = trace.calls
+    assert view.device_time is None
+    assert (graph.name, graph.kind, graph.attributes[LAUNCHED_ALONE]) == ("cudaGraphLaunch", "kernel", 2)
+    assert graph.device_time == pytest.approx(90e-6)
+    assert (norm.name, norm.device_time) == ("fused_norm", pytest.approx(3e-6))
+    assert product.device_time == pytest.approx(7e-6), "clocks of the device and the host differ a little"
+    assert [trace.by_id[one.parent or 0].name for one in (graph, norm)] == ["ProfilerStep#1"] * 2
+    found = workload_of_trace(trace)
+    assert [entry.duration for entry in found.entries] == [pytest.approx(7e-6)]
+    assert ["90.0 µs recorded" in one.message for one in found.problems] == [True, False]
 
 
 def test_values_are_read_as_the_profiler_writes_them(tmp_path: Path) -> None:
@@ -142,9 +170,13 @@ def test_an_execution_trace_gets_the_times_beside_it(tmp_path: Path) -> None:
         call("aten::mul", 200, 5, MATRIX, ("Scalar", [], [], "1e-08"), Record_function_id=11),
         event("gemm", 300, 40, "kernel", 20, correlation=1, stream=9),
         event("cudaLaunchKernel", 105, 1, "cuda_runtime", correlation=1),
+        event("cudaGraphLaunch", 150, 1, "cuda_runtime", correlation=2),
+        event("hidden", 360, 30, "kernel", 20, correlation=2, stream=9),
     )
     trace = read_trace(path)
-    product, scaled = trace.calls
+    product, graph, scaled = trace.calls
+    assert (graph.name, graph.device_time) == ("cudaGraphLaunch", pytest.approx(3e-5))
+    assert graph.id not in (product.id, scaled.id)
     assert (product.start, product.duration) == pytest.approx((1e-4, 2e-5))
     assert (product.device_time, product.stream) == (pytest.approx(4e-5), 9)
     assert scaled.inputs[1] == 1e-8  # an execution trace writes 0.000000

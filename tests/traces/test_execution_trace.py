@@ -9,7 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.trace_files import MM, PRODUCT, ROOT, THREAD, A, B, C, io, node, trace_of, written
+from tests.helpers.trace_files import (
+    FLIPPED,
+    MATRIX,
+    MM,
+    PRODUCT,
+    ROOT,
+    THREAD,
+    A,
+    B,
+    C,
+    call,
+    io,
+    node,
+    trace_of,
+    written,
+)
 
 from opmark.errors import UserError
 from opmark.traces.execution_trace import parse_type
@@ -327,3 +342,17 @@ def test_ranks_of_a_folder_are_read_in_their_order(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="a folder without traces of ranks"):
         read_ranks(tmp_path / "empty")
+
+
+def test_ranks_of_profilers_files_are_in_them(tmp_path: Path) -> None:
+    """TensorBoard's handler names files after hosts and times."""
+    for rank, name in ((1, "host-a_77.1750.pt.trace.json"), (0, "host-b_12.1751.pt.trace.json.gz")):
+        text = json.dumps(
+            {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2},
+             "traceEvents": [call("aten::mm", 1, 1, MATRIX, FLIPPED)]}
+        ).encode()  # fmt: skip
+        (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    (tmp_path / "notes.json").write_text("{}")
+    first, second = read_ranks(tmp_path)
+    assert (first.rank, second.rank) == (0, 1)
+    assert second.source.endswith("host-a_77.1750.pt.trace.json")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,8 +39,9 @@ def items(kind: str) -> Any:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the kernel does not say what memory was used")
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
 @pytest.mark.parametrize(("kind", "head"), [("nodes", '"schema": "1.1.1", '), ("traceEvents", "")])
-def test_reading_takes_at_most_three_times_the_file(tmp_path: Path, kind: str, head: str) -> None:
+def test_reading_takes_at_most_three_times_the_file(tmp_path: Path, kind: str, head: str, packed: bool) -> None:
     path = tmp_path / "large.json"
     count = 0
     with path.open("w") as file:
@@ -49,7 +52,13 @@ def test_reading_takes_at_most_three_times_the_file(tmp_path: Path, kind: str, h
             if file.tell() > SIZE:
                 break
         file.write("]}")
+    size = path.stat().st_size
+    if packed:
+        path = shutil.move(path, tmp_path / "unpacked.json")
+        with path.open("rb") as plain, gzip.open(tmp_path / "large.json.gz", "wb", compresslevel=1) as file:
+            shutil.copyfileobj(plain, file)
+        path = tmp_path / "large.json.gz"
     found = subprocess.run([sys.executable, "-c", PROGRAM, str(path)], capture_output=True, text=True, check=True)
     nodes, used = map(int, found.stdout.split())
     assert nodes == count
-    assert used < 3 * path.stat().st_size
+    assert used < 3 * size

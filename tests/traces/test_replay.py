@@ -17,6 +17,7 @@ from opmark.traces import replay as replaying
 from opmark.traces.reading import read_trace
 from opmark.traces.replay import Replay, compile_replay
 from opmark.traces.replay_collectives import ReplayGroups
+from opmark.traces.replay_functions import kernel_arguments
 from opmark.traces.replay_streams import StreamPlan
 from opmark.traces.trace import (
     OpaqueValue,
@@ -277,7 +278,7 @@ def test_devices_and_operators_of_a_gpu_run_on_the_host() -> None:
     )
     assert not replay.left_out
     assert not replay.differences
-    assert replay.notes == ["aten::cudnn_convolution is replayed as aten::convolution"]
+    assert replay.notes == ["aten::cudnn_convolution is replayed by what computes the same on the host"]
 
 
 def test_the_backward_pass_of_a_gpu_has_substitutes_too() -> None:
@@ -298,6 +299,43 @@ def test_the_backward_pass_of_a_gpu_has_substitutes_too() -> None:
     assert replay.compared == 3
 
 
+def test_what_only_a_device_knows_is_left_out_or_set() -> None:
+    """Memory is not pinned, an optimizer's step is not skipped, and an operator without a counterpart is named."""
+    empty = (
+        "aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+        "bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"
+    )
+    pinned = call(empty, [[4], 6, 0, OpaqueValue("Device", "cpu"), True, None], [ref(4, 4)])
+    adam = str(torch.ops.aten._fused_adamw_.default._schema)
+    parts = [[ref(10 + i, 8, device="cuda:0")] for i in range(4)]
+    step = [ref(20, device="cuda:0")]
+    numbers = [0.1, 0.9, 0.999, 0.0, 1e-8, False, False]
+    stepped = call(adam, [*parts, [], step, *numbers, None, ref(21, 1, device="cuda:0")], [])
+    flatten = call(str(torch.ops.aten._cudnn_rnn_flatten_weight.default._schema), [[ref(30, 8, device="cuda:0")]], [])
+    only = call(str(torch.ops.aten._philox_uniform_.default._schema), [ref(31, 8, device="cuda:0")], [])
+    replay = compile_replay(trace_of(pinned, stepped, flatten, only))
+    assert len(replay.steps) == 2
+    assert any("on accelerators only" in reason for reason in reasons(replay))
+    weights = replay.tensors[next(one.name for one in replay.steps[1].variables() if one.ref.storage == 10)]
+    before = weights.clone()
+    replay()
+    assert not torch.equal(weights, before)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "found"),
+    [
+        ([ref(1, 4), 4, "grid(4,)", 0], (2, "grid(4,)")),
+        ([ref(1, 4), 4, "(1, 2, 1)", 123], (2, "(1, 2, 1)")),
+        ([ref(1, 4), 4, 0], (2, "")),  # torch from 2.7 on
+        ([], (0, "")),
+    ],
+)
+def test_grid_and_stream_are_no_arguments_of_a_kernel(inputs: list[Value], found: tuple[int, str]) -> None:
+    given, grid = kernel_arguments(inputs)
+    assert (len(given), grid) == found
+
+
 def test_a_step_that_does_not_fit_is_refused_before_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replaying, "_free_bytes", lambda device: 10_000)
     results = [ref(10 + i, 1000) for i in range(3)]
@@ -315,6 +353,19 @@ def test_calls_without_identities_and_schemas_are_replayed_by_their_arguments() 
     replay = compile_replay(trace_of(*nodes))
     assert not replay.left_out
     assert len(replay.reads) == 2, "equal tensors of different calls share memory"
+
+
+def test_arguments_that_a_profiler_does_not_record_have_their_defaults_or_are_named() -> None:
+    four = TensorRef((4,), "float32")
+    added = TraceNode(0, "aten::add", "operator", ADD, None, [four, four, OpaqueValue("Scalar")], [])
+    index = "aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"
+    picked = TraceNode(0, "aten::index", "operator", index, None, [four, None], [])
+    moved = "aten::to.device(Tensor(a) self, Device device, ScalarType dtype) -> Tensor(a)"
+    placed = TraceNode(0, "aten::to", "operator", moved, None, [four, None, 6], [])
+    some = TraceNode(0, "aten::index", "operator", index, None, [ref(1, 3, 4), [None, ref(2, 2, dtype="int64")]], [])
+    replay = compile_replay(trace_of(added, picked, placed, some))
+    assert reasons(replay) == ["its argument `indices` was not recorded"]
+    replay()
 
 
 class FakeStream:
@@ -448,6 +499,30 @@ def run_rank(rank: int, folder: str, world: int) -> None:
     assert whole.tolist() == [3.0] * 8 + [-1.0] * 8, "two of four ranks are there"
     assert "all_reduce of 4 ranks, replayed by 2" in " ".join(replay.notes)
     dist.destroy_process_group()
+
+
+def run_coalesced(rank: int, folder: str, world: int) -> None:
+    import torch.distributed as dist
+
+    warnings.simplefilter("ignore")
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting-{world}", rank=rank, world_size=world)
+    wide, narrow = [ref(1, 8), ref(2, 4)], [ref(3, 4), ref(4, 2)]
+    trace = trace_of(
+        communication("all_gather", [wide, narrow]), communication("reduce_scatter", [narrow, wide]), groups=GROUPS
+    )
+    replay = compile_replay(trace, groups=ReplayGroups(rank, world, 2, trace.groups))
+    assert not replay.left_out, replay.left_out
+    (own,) = (one for one in replay.reads if one.numel() == 2)
+    own.fill_(rank + 1.0)
+    replay()
+    (whole,) = (one for one in replay.reads if one.numel() == 4 and one[-1] == 2.0)
+    assert whole.tolist() == [1.0, 1.0, 2.0, 2.0]
+    assert own.tolist() == [2.0 * (rank + 1)] * 2, "each rank has its part of the sum"
+    dist.destroy_process_group()
+
+
+def test_several_collectives_that_were_recorded_as_one(tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(run_coalesced, (str(tmp_path), 2), nprocs=2)
 
 
 def test_ranks_that_are_there_communicate(tmp_path: Path) -> None:

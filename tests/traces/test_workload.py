@@ -107,6 +107,16 @@ def test_parts_of_different_sizes_are_a_note(splits: tuple[int, ...], said: bool
     assert any("1 collective sent parts of different sizes" in note for note in found.notes) == said
 
 
+def test_messages_between_two_ranks_are_operators_of_the_catalogue() -> None:
+    nodes = [
+        TraceNode(i, "record_param_comms", "collective", collective=TraceCollective(name, "", 8, "bfloat16", 12, 12))
+        for i, name in enumerate(("send", "recv", "send"), 1)
+    ]
+    (message,) = workload_of_trace(ProgramTrace("t.json", "made up", nodes)).entries
+    assert (message.op, message.count) == ("p2p", 3)
+    assert message.params == {"size": 24, "dtype": "bfloat16", "ranks": 2}
+
+
 def test_views_are_left_out_and_what_cannot_be_expressed_is_named(imported: Imported) -> None:
     assert any("1 call" in note and "views" in note for note in imported.notes)
     text = "\n".join(map(str, imported.problems))
@@ -130,6 +140,14 @@ def test_a_profile_has_durations_and_overloads_are_found_by_the_arguments(tmp_pa
     assert entry(found, "torch.ops.aten.add.Scalar").args == ["2x4 float32", 2.5]
     assert entry(found, "torch.ops.aten.sum.dim_IntList").args == ["2x4 float32", [1], True]
     assert found.problems == ()
+
+
+def test_tensors_whose_strides_are_not_in_the_file_are_a_note(tmp_path: Path) -> None:
+    old = PRODUCT | {"inputs": {key: one for key, one in PRODUCT["inputs"].items() if key != "strides"}}
+    found = workload_of_trace(read_trace(written(tmp_path, old, version="1.0.2-chakra.0.0.4")))
+    assert any("tensors of 1 call have no strides" in note for note in found.notes)
+    with_strides = workload_of_trace(read_trace(written(tmp_path, PRODUCT)))
+    assert not any("strides" in note for note in with_strides.notes)
 
 
 def test_without_torch_operators_are_callables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

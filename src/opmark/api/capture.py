@@ -75,7 +75,7 @@ def capture_program(request: CaptureRequest) -> ProgramCapture:
     model = _check_program(program, arguments, request)
     if find_spec("torch") is None:
         raise UserError(_NO_TORCH, "pip install 'opmark[torch]'")
-    path = Path(request.output) if request.output else _free_name(program, module=request.module)
+    path = Path(request.output) if request.output else _free_name(program, request)
     capture(path, overwrite=request.overwrite).check_path()
     with ScratchFolder("capture") as folder:
         report = Path(folder) / "report.json"
@@ -110,21 +110,26 @@ def _check_program(program: str, arguments: list[str], request: CaptureRequest) 
     if not file.is_file():
         raise UserError(f"there is no file {file}", "as in opmark capture train.py --lr 0.1, or model.py:step")
     if place and arguments:
-        raise UserError(
-            f"`{function}` is called without arguments, got {' '.join(arguments)}",
-            "a script takes arguments, as in train.py --lr 0.1",
-        )
+        given = " ".join(arguments)
+        hint = "a script takes arguments, as in train.py --lr 0.1"
+        if given.startswith("-"):
+            top = "--top " if request.top else ""
+            hint = f"options of capture stand before the program, as in opmark capture {given} {top}{program}"
+        raise UserError(f"`{function}` is called without arguments, got {given}", hint)
     return None
 
 
-def _free_name(program: str, *, module: bool) -> Path:
-    """Return the first name that no capture has yet: train.trace.json, train-2.trace.json."""
+def _free_name(program: str, request: CaptureRequest) -> Path:
+    """Return the first name that no capture has yet, or that may be overwritten: train.trace.json, train-2.trace.json
+    and so on."""
     place = program.rpartition(":")[0] or program
-    stem = program.rpartition(".")[2] if module else Path(place).name.removesuffix(".py")
+    stem = program.rpartition(".")[2] if request.module else Path(place).name.removesuffix(".py")
     if program.startswith(MODEL_PREFIX):
         stem = Path(program.removeprefix(MODEL_PREFIX).rpartition(":")[0] or program).name.removeprefix(MODEL_PREFIX)
     names = (Path(f"{stem}{'' if i == 1 else f'-{i}'}.trace.json") for i in count(1))
-    return next(name for name in names if not any(file.exists() for file in file_names(name, rank_of())))
+    return next(
+        name for name in names if request.overwrite or not any(file.exists() for file in file_names(name, rank_of()))
+    )
 
 
 def _run(command: list[str]) -> int:

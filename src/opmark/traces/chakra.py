@@ -108,14 +108,16 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _scalar(kind: str, value: Any) -> Any:
+def _scalar(kind: str, field: ProtoField) -> Any:
     """Return the value of a field by how it is written."""
     if kind.startswith("<"):
-        return struct.unpack(kind, value)[0]
-    if kind == "text":
-        return value.decode(errors="replace")
-    if kind == "bytes":
-        return value
+        return struct.unpack(kind, field.value)[0]
+    if kind in ("text", "bytes"):
+        return _text(field) if kind == "text" else _content(field)
+    return _whole(kind, _number(field))
+
+
+def _whole(kind: str, value: int) -> int | bool:
     if kind == "bool":
         return bool(value)
     if kind == "zigzag":
@@ -128,14 +130,14 @@ def _list(kind: str, content: bytes) -> list[Any]:
     found: list[Any] = []
     for field in decode_fields(content):
         if field.wire != _BYTES or kind in ("text", "bytes"):
-            found.append(_scalar(kind, field.value))
+            found.append(_scalar(kind, field))
         elif kind.startswith("<"):
             found += [one for (one,) in struct.iter_unpack(kind, field.value)]
         else:
             place = 0
             while place < len(field.value):
                 value, place = decode_varint(field.value, place)
-                found.append(_scalar(kind, value))
+                found.append(_whole(kind, value))
     return found
 
 
@@ -159,7 +161,7 @@ def read_chakra(path: Path, content: Any) -> ProgramTrace:
     problems: list[ImportProblem] = []
     messages = _messages(path, content)
     _, metadata = next(messages, (0, b""))
-    version = next((field.value.decode() for field in decode_fields(metadata) if field.number == 1), "")
+    version = next((_text(field) for field in decode_fields(metadata) if field.number == 1), "")
     trace = ProgramTrace(str(path), f"Chakra {version}".strip(), [], problems=problems)
 
     def nodes() -> Iterator[tuple[int, EtNode]]:
@@ -201,21 +203,21 @@ def _node(message: bytes) -> EtNode:
     attributes: dict[str, Any] = {}
     for field in decode_fields(message):
         if field.number == 1:
-            number = field.value
+            number = _number(field)
         elif field.number == 2:
-            name = field.value.decode(errors="replace")
+            name = _text(field)
         elif field.number == 3:
-            kind = field.value
+            kind = _number(field)
         elif field.number == 4:
-            parents += [field.value] if field.wire == _VARINT else _packed(field.value)
+            parents += [_number(field)] if field.wire == _VARINT else _packed(_content(field))
         elif field.number == 6:
-            start = field.value
+            start = _number(field)
         elif field.number == 7:
-            duration = field.value
+            duration = _number(field)
         elif field.number in sides:
-            sides[field.number] = _io(field.value)
+            sides[field.number] = _io(_content(field))
         elif field.number == 10:
-            key, value = _attribute(field.value)
+            key, value = _attribute(_content(field))
             attributes[key] = value
     attributes["chakra_type"] = kind
     on_device = attributes.pop("is_cpu_op", True) in (False, 0)
@@ -227,6 +229,22 @@ def _node(message: bytes) -> EtNode:
     )  # fmt: skip
 
 
+def _number(field: ProtoField) -> int:
+    if field.wire != _VARINT:
+        raise ValueError(f"field {field.number} should be a number")
+    return int(field.value)
+
+
+def _content(field: ProtoField) -> bytes:
+    if field.wire != _BYTES:
+        raise ValueError(f"field {field.number} should be a text or a message")
+    return bytes(field.value)
+
+
+def _text(field: ProtoField) -> str:
+    return _content(field).decode(errors="replace")
+
+
 def _packed(content: bytes) -> list[int]:
     found, place = [], 0
     while place < len(content):
@@ -236,7 +254,7 @@ def _packed(content: bytes) -> list[int]:
 
 
 def _io(message: bytes) -> EtValues:
-    texts = {field.number: field.value.decode(errors="replace") for field in decode_fields(message)}
+    texts = {field.number: _text(field) for field in decode_fields(message)}
     return EtValues(*(_parse_list(texts.get(number, "")) for number in (1, 2, 3)))
 
 
@@ -262,9 +280,9 @@ def _attribute(message: bytes) -> tuple[str, Any]:
     name, value = "", None
     for field in decode_fields(message):
         if field.number == 1:
-            name = field.value.decode(errors="replace")
+            name = _text(field)
         elif field.number in _SCALARS:
-            value = _scalar(_SCALARS[field.number], field.value)
+            value = _scalar(_SCALARS[field.number], field)
         elif field.number - 1 in _SCALARS and field.number > 2:
             value = _list(_SCALARS[field.number - 1], field.value)
     return name, value

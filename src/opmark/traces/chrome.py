@@ -1,17 +1,19 @@
 """Reads Chrome traces of torch's profiler (Kineto): operators with shapes, and the kernels that they launched.
 
-Calls nest by time within a thread. Work of a device belongs to the call that launched it: both have the same
-`External id`, or the kernel has the correlation of a call of the runtime that lies inside of it.
+Calls nest by time within a thread. Work of a device belongs to the call in which it was launched: the kernel has the
+correlation of a call of the runtime that lies inside of it. The `External id` of a kernel counts only where the launch
+is not in the file: outside of any operator, as at the launch of a CUDA graph, it is that of an operator before. What no
+call launched becomes a node of its own.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +24,7 @@ from opmark.schema.tensor import DTYPES
 from opmark.traces.collectives import groups_of_description
 from opmark.traces.execution_trace import DTYPE_NAMES, add_device_time, kind_of, place_collectives
 from opmark.traces.json_lists import read_list
-from opmark.traces.trace import OpaqueValue, ProgramTrace, TensorRef, TraceNode, Value
+from opmark.traces.trace import LAUNCHED_ALONE, OpaqueValue, ProgramTrace, TensorRef, TraceNode, Value
 from opmark.units import count_noun
 
 NO_SHAPES = "record it with torch.profiler.profile(record_shapes=True), or with `opmark capture`, which records more"
@@ -31,6 +33,8 @@ UNKNOWN_DTYPE = ""
 _CALLS = frozenset({"cpu_op", "operator", "user_annotation"})
 _ON_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"})
 _LAUNCHES = ("runtime", "_driver")
+_CLOCK_ERROR = 2e-6
+"""Seconds by which the times of a launch and of the operator around it may disagree."""
 _OPERATOR = re.compile(r"(?!autograd::|torch::|torch\.)[A-Za-z_][\w.]*::[\w.]+")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|inf|nan)", re.IGNORECASE)
 _IDS = {"Record function id": "rf_id", "External id": "external_id"}
@@ -61,6 +65,16 @@ class LaunchedWork(Struct):
     correlation: int | None
     seconds: float
     stream: int | None
+    name: str = ""
+    start: float | None = None
+
+
+class DeviceLaunch(NamedTuple):
+    """A call of the runtime that launches work."""
+
+    thread: int
+    start: float
+    name: str = ""
 
 
 def read_chrome_trace(path: Path, content: Any, *, keep_ids: bool = False) -> ProgramTrace:
@@ -71,8 +85,8 @@ def read_chrome_trace(path: Path, content: Any, *, keep_ids: bool = False) -> Pr
     listed = read_list(path, content, "traceEvents", _ChromeEvent)
     trace = ProgramTrace(str(path), "Chrome trace", [])
     launched: list[LaunchedWork] = []
-    launches: dict[int, tuple[int, float]] = {}
-    threads: dict[Any, int] = {}
+    launches: dict[int, DeviceLaunch] = {}
+    threads: dict[tuple[str, str], int] = {}
     texts: dict[str, str] = {}
     tensors: dict[Value, Value] = {}
     for _, event in listed.items():
@@ -80,14 +94,15 @@ def read_chrome_trace(path: Path, content: Any, *, keep_ids: bool = False) -> Pr
         if event.ph != "X" or start is None:
             continue
         kind, args = event.cat.lower(), event.args or {}
-        thread = threads.setdefault((event.pid, event.tid), len(threads) + 1)
+        thread = threads.setdefault((str(event.pid), str(event.tid)), len(threads) + 1)
         correlation = _whole(args.get("correlation"))
         if kind in _ON_DEVICE:
             stream = _whole(args.get("stream", event.tid))
             external = _whole(args.get("External id", args.get("external id")))
-            launched.append(LaunchedWork(external, correlation, _seconds(event.dur) or 0.0, stream))
+            name, seconds = texts.setdefault(event.name, event.name), _seconds(event.dur) or 0.0
+            launched.append(LaunchedWork(external, correlation, seconds, stream, name, start))
         elif kind.endswith(_LAUNCHES) and correlation:
-            launches[correlation] = thread, start
+            launches[correlation] = DeviceLaunch(thread, start, texts.setdefault(event.name, event.name))
         elif kind in _CALLS or (not kind and "::" in event.name):
             name = texts.setdefault(event.name, event.name)
             node = _node(name, start, _seconds(event.dur) or 0.0, thread, args, tensors)
@@ -101,11 +116,11 @@ def read_chrome_trace(path: Path, content: Any, *, keep_ids: bool = False) -> Pr
     return trace
 
 
-def finish_trace(trace: ProgramTrace, launched: Sequence[LaunchedWork], launches: dict[int, tuple[int, float]]) -> None:
+def finish_trace(trace: ProgramTrace, launched: Sequence[LaunchedWork], launches: dict[int, DeviceLaunch]) -> None:
     """Put calls that have times into their order, nest them, say what each is, and add the work of devices to those
     that launched it.
 
-    `launches` are calls of the runtime by correlation: thread and time. The id of a node is its external id before.
+    `launches` are calls of the runtime by correlation. The id of a node is its external id before.
     """
     trace.nodes.sort(key=lambda node: (node.start or 0.0, -(node.duration or 0.0)))
     by_external = {node.id: number for number, node in enumerate(trace.nodes, 1) if node.id} if launched else {}
@@ -178,7 +193,9 @@ def input_of(kind: Any, dims: Any, strides: Any, concrete: Any) -> Value:
     if kind == "TensorList" and isinstance(dims, list):
         steps = strides if isinstance(strides, list) and len(strides) == len(dims) else [None] * len(dims)
         return [_tensor(UNKNOWN_DTYPE, size, step) for size, step in zip(dims, steps, strict=True)]
-    if kind in DTYPE_NAMES or str(kind).startswith("c10::") or kind in DTYPES:
+    if not isinstance(kind, str):
+        return None
+    if kind in DTYPE_NAMES or kind.startswith("c10::") or kind in DTYPES:
         return _tensor(DTYPE_NAMES.get(kind, kind), dims, strides)
     if kind in ("Scalar", "ScalarList", "Int", "Double", "Bool", "String") or concrete:
         return OpaqueValue("Scalar") if concrete is None or concrete == "" else parse_concrete(str(concrete))
@@ -234,38 +251,73 @@ def _describe_ranks(trace: ProgramTrace, described: Any) -> None:
 def _add_launched(
     trace: ProgramTrace,
     launched: Sequence[LaunchedWork],
-    launches: dict[int, tuple[int, float]],
+    launches: dict[int, DeviceLaunch],
     by_external: dict[int, int],
 ) -> None:
-    """Add the time of device work to the calls that launched it."""
+    """Add the time of device work to the calls that launched it, and a node for what no call launched."""
     threads: dict[int, tuple[list[float], list[TraceNode]]] = {}
     for node in trace.nodes:
         starts, nodes = threads.setdefault(node.thread, ([], []))
         starts.append(node.start or 0.0)
         nodes.append(node)
-    lost = 0
-    for work in launched:
-        owner = by_external.get(work.external or 0)
-        if owner is None and work.correlation in launches:
-            thread, moment = launches[work.correlation]
-            starts, nodes = threads.get(thread, ([], []))
-            owner = _innermost(trace, nodes, bisect_right(starts, moment) - 1, moment)
-        if owner is None:
-            lost += 1
-        add_device_time(trace, owner, work.seconds, work.stream)
-    if lost and lost == len(launched):
-        message = f"{count_noun(lost, 'kernel')} that no operator is known to have launched"
-        trace.problems.append(ImportProblem(trace.source, message))
+    alone: dict[int, TraceNode] = {}
+    for number, work in enumerate(launched):
+        launch = launches.get(work.correlation or 0)
+        named = trace.by_id.get(by_external.get(work.external or 0, 0))
+        owner = named
+        if launch is not None and launch.thread in threads:
+            starts, nodes = threads[launch.thread]
+            owner = _innermost(trace, nodes, bisect_right(starts, launch.start) - 1, launch.start)
+            if not _is_in_call(trace, owner) and named is not None and _is_open_at(named, launch.start, _CLOCK_ERROR):
+                owner = named
+        if owner is not None and _is_in_call(trace, owner):
+            add_device_time(trace, owner.id, work.seconds, work.stream)
+            continue
+        key = work.correlation or -1 - number  # the kernels of one launch of a graph have one correlation
+        if key not in alone:
+            graph = launch is not None and "Graph" in launch.name
+            name = launch.name if graph and launch is not None else work.name or "work of a device"
+            start = launch.start if launch is not None else work.start
+            alone[key] = TraceNode(
+                len(trace.nodes) + len(alone) + 1, name, "kernel", parent=None if owner is None else owner.id,
+                thread=0 if launch is None else launch.thread, start=start, device_time=0.0, stream=work.stream,
+                attributes={LAUNCHED_ALONE: 0},
+            )  # fmt: skip
+        node = alone[key]
+        node.device_time = (node.device_time or 0.0) + work.seconds
+        node.attributes[LAUNCHED_ALONE] += 1
+    insert_nodes(trace, list(alone.values()))
 
 
-def _innermost(trace: ProgramTrace, nodes: Sequence[TraceNode], place: int, moment: float) -> int | None:
+def insert_nodes(trace: ProgramTrace, nodes: Sequence[TraceNode]) -> None:
+    """Add nodes where they began among those that have times."""
+    if not nodes:
+        return
+    waiting = deque(sorted(nodes, key=lambda node: node.start or 0.0))
+    found = []
+    for node in trace.nodes:
+        while waiting and node.start is not None and (waiting[0].start or 0.0) < node.start:
+            found.append(waiting.popleft())
+        found.append(node)
+    trace.nodes = [*found, *waiting]
+    trace.forget()
+
+
+def _is_in_call(trace: ProgramTrace, node: TraceNode | None) -> bool:
+    """Return whether a node is a call or was called by one, not by labels alone."""
+    return node is not None and any(one.kind != "label" for one in (node, *trace.ancestors(node)))
+
+
+def _is_open_at(node: TraceNode, moment: float, error: float) -> bool:
+    start = node.start or 0.0
+    return start - error <= moment <= start + (node.duration or 0.0) + error
+
+
+def _innermost(trace: ProgramTrace, nodes: Sequence[TraceNode], place: int, moment: float) -> TraceNode | None:
     """Return the innermost node that was open at a moment; the node at `place` is the last that began before."""
     if place < 0:
         return None
-    for node in (nodes[place], *trace.ancestors(nodes[place])):
-        if (node.start or 0.0) + (node.duration or 0.0) >= moment:
-            return node.id
-    return None
+    return next((one for one in (nodes[place], *trace.ancestors(nodes[place])) if _is_open_at(one, moment, 0.0)), None)
 
 
 def _find_element_types(trace: ProgramTrace) -> None:
@@ -325,6 +377,9 @@ def merge_times(trace: ProgramTrace, profiled: ProgramTrace) -> None:
         node.device_time, node.stream = event.device_time, event.stream
         if len(node.inputs) == len(event.inputs):
             node.inputs = [_precise(ours, theirs) for ours, theirs in zip(node.inputs, event.inputs, strict=True)]
+    fresh = max((node.id for node in trace.nodes), default=0)
+    alone = [node for node in profiled.nodes if LAUNCHED_ALONE in node.attributes] if matches else []
+    insert_nodes(trace, [replace(node, id=fresh + i, parent=None) for i, node in enumerate(alone, 1)])
     if trace.rank is None:
         trace.rank = profiled.rank
     trace.world_size = trace.world_size or profiled.world_size

@@ -10,11 +10,13 @@ import gzip
 import json
 import mmap
 import re
+import shutil
+import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import IO, Any, Generic, TypeVar
 
 import msgspec
 
@@ -31,6 +33,7 @@ _BETWEEN = re.compile(r"[\s,]*")
 _ITEM = re.compile(r'\{\s*"')
 _MOST_BROKEN = 100
 _GIVE_BACK = getattr(mmap, "MADV_DONTNEED", None)
+_CHUNK = 2**20
 _FORGET = 10_000
 """Items after which pages of the file are given back."""
 _AGAIN = "the program that wrote it was stopped, or did not close the file: record the trace again"
@@ -68,20 +71,27 @@ class JsonList(Generic[T]):
 
 
 def read_content(path: Path) -> Any:
-    """Return the bytes of a file, decompressed if it is compressed. A file that is not is mapped, not copied."""
+    """Return the bytes of a file, mapped. A compressed one is decompressed into a temporary file, which has no name and
+    goes with the map."""
     try:
         with path.open("rb") as file:
             if file.read(2) == GZIP:
                 file.seek(0)
-                with gzip.open(file) as plain:
-                    return plain.read()
-            if file.seek(0, 2) == 0:
-                raise InvalidFile(f"{path}: is empty", _AGAIN)
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                with gzip.open(file) as plain, tempfile.TemporaryFile() as whole:
+                    shutil.copyfileobj(plain, whole, _CHUNK)
+                    whole.flush()
+                    return _map(path, whole)
+            return _map(path, file)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InvalidFile(f"{path}: the compressed data ends too early or is damaged: {error}", _AGAIN) from None
     except OSError as error:
         raise InvalidFile(f"{path}: cannot be read: {error.strerror}", "check the path") from None
+
+
+def _map(path: Path, file: IO[bytes]) -> mmap.mmap:
+    if file.seek(0, 2) == 0:
+        raise InvalidFile(f"{path}: is empty", _AGAIN)
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def decompress_head(head: bytes) -> bytes:

@@ -16,7 +16,7 @@ from typing import Any
 
 from opmark.errors import InvalidFile
 from opmark.models.index_bounds import value_bounds
-from opmark.traces.chrome import LaunchedWork, finish_trace
+from opmark.traces.chrome import DeviceLaunch, LaunchedWork, finish_trace
 from opmark.traces.trace import OpaqueValue, ProgramTrace, TensorRef, TraceNode, Value
 
 SQLITE = b"SQLite format 3\x00"
@@ -56,7 +56,8 @@ def read_nvtx(path: Path) -> ProgramTrace:
             if "NVTX_EVENTS" not in tables:
                 raise InvalidFile(f"{path}: has no NVTX ranges", "record with `nsys profile --trace cuda,nvtx`")
             trace.nodes += _nodes(export)
-            launches, launched = _device_work(export, tables)
+            processes = {node.thread // _PROCESS for node in trace.nodes}
+            launches, launched = _device_work(export, tables, processes)
     except sqlite3.Error as error:
         raise InvalidFile(
             f"{path}: cannot be read as an export of nsys: {error}", "write it with `nsys export`"
@@ -117,20 +118,22 @@ def _argument(size: Any) -> Value:
 
 
 def _device_work(
-    export: sqlite3.Connection, tables: set[str]
-) -> tuple[dict[int, tuple[int, float]], list[LaunchedWork]]:
-    """Return the calls that launched something by their numbers, and what was launched. Numbers are counted anew in
-    every process."""
+    export: sqlite3.Connection, tables: set[str], processes: set[int]
+) -> tuple[dict[int, DeviceLaunch], list[LaunchedWork]]:
+    """Return the calls that launched something by their numbers, and what was launched, of the processes that have
+    ranges. Numbers are counted anew in every process."""
     if "CUPTI_ACTIVITY_KIND_RUNTIME" not in tables:
         return {}, []
     launches = {
-        _number(correlation, thread): (thread, start * 1e-9) for correlation, thread, start in export.execute(_LAUNCHES)
+        _number(correlation, thread): DeviceLaunch(thread, start * 1e-9)
+        for correlation, thread, start in export.execute(_LAUNCHES)
     }
     launched = [
         LaunchedWork(None, _number(correlation, process), spent * 1e-9, stream)
         for table in _TABLES
         if table in tables
         for correlation, process, spent, stream in export.execute(_WORK.format(table))
+        if process // _PROCESS in processes
     ]
     return launches, launched
 

@@ -24,6 +24,7 @@ _LISTS = re.compile(rb'"(nodes|traceEvents)"\s*:\s*\[|\A(?:\xef\xbb\xbf)?\s*(\[)
 _EXECUTION = re.compile(rb'"schema"\s*:\s*"|"ctrl_deps"|"op_schema"')
 _EVENT = re.compile(rb'\[\s*\{[^{}]*"ph"\s*:')
 _KINETO_HEAD = re.compile(rb'\{\s*"(schemaVersion|deviceProperties|distributedInfo|displayTimeUnit|record_shapes)"')
+_DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d+)')
 _KNOWN = "execution traces of PyTorch and Chakra, Chrome traces of torch's profiler and nsys' SQLite are read, .gz too"
 
 
@@ -124,14 +125,19 @@ def find_ranks(path: Path) -> dict[int, Path]:
         )
         raise InvalidFile(
             f"{path}: {what}",
-            "traces of ranks are called NAME.rank-0.json, NAME.rank-1.json and so on",
+            "traces of ranks are called NAME.rank-0.json, NAME.rank-1.json and so on, or have the profiler's own rank",
         )
     return dict(sorted(files.items()))
 
 
 def _rank(path: Path) -> int | None:
-    """Return the rank that a file is named after; None for what is no trace of a rank."""
-    found = _RANK.search(path.name)
-    if found is None or _KINETO in path.name or not path.name.endswith(_TRACES) or not path.is_file():
+    """Return the rank that a file is named after, or that a profiler's file has in it; None for what is no trace of a
+    rank."""
+    if _KINETO in path.name or not path.name.endswith(_TRACES) or not path.is_file():
         return None
-    return int(found[1])
+    if found := _RANK.search(path.name):
+        return int(found[1])
+    with path.open("rb") as file:
+        head = file.read(_LOOKED_AT)
+    written = _DISTRIBUTED.search(decompress_head(head) if head.startswith(GZIP) else head)
+    return int(written[1]) if written else None

@@ -23,9 +23,17 @@ from opmark.errors import OutOfMemory
 from opmark.models.index_bounds import value_bounds
 from opmark.schema.replay import ReplayedCall, ReplayReport
 from opmark.traces.replay_collectives import OUTPUT_FIRST, ReplayGroups, make_exchange, return_received
-from opmark.traces.replay_functions import Gap, call_kernel, find_overload, find_substitute, load_kernel
+from opmark.traces.replay_functions import (
+    Gap,
+    call_kernel,
+    find_overload,
+    find_substitute,
+    kernel_arguments,
+    load_kernel,
+)
+from opmark.traces.replay_host import HostFunction
 from opmark.traces.replay_part import OmittedCall, ReplayPart, choose_calls, is_communication
-from opmark.traces.replay_report import make_report
+from opmark.traces.replay_report import make_report, recorded_time
 from opmark.traces.replay_streams import StreamPlan
 from opmark.traces.replay_values import (
     Geometry,
@@ -36,7 +44,16 @@ from opmark.traces.replay_values import (
     geometry,
     make_tensors,
 )
-from opmark.traces.trace import OpaqueValue, ProgramTrace, TensorRef, TraceNode, Value, tensors_of
+from opmark.traces.trace import (
+    LAUNCHED_ALONE,
+    OpaqueValue,
+    ProgramTrace,
+    TensorRef,
+    TraceNode,
+    Value,
+    tensors_of,
+    why_no_operator,
+)
 from opmark.units import count_bytes
 
 _NO_AUTOGRAD = frozenset({"requires_grad_", "_backward", "retain_grad", "set_data", "_version", "is_leaf", "output_nr"})
@@ -45,6 +62,8 @@ _BOOKKEEPING = frozenset({"record_stream", "is_pinned"})
 _SQUARE_ROOTS = frozenset({"sqrt", "sqrt_", "rsqrt", "rsqrt_", "log", "log_", "_foreach_sqrt", "_foreach_sqrt_"})
 _VARIANCES = frozenset({"running_var", "exp_avg_sqs", "max_exp_avg_sqs", "state_sums", "save_invstd"})
 """Arguments that are never negative."""
+_FLAGS = frozenset({"found_inf"})
+"""Arguments that have to be 0: otherwise an optimizer skips its step."""
 _COPIES = frozenset({"to", "_to_copy", "clone", "contiguous", "copy_", "cat", "stack", "repeat", "detach", "alias"})
 """Calls whose result has the values of their arguments."""
 _LAST_OFFSET = 7
@@ -140,7 +159,7 @@ class Replay:
                 "depends on values may take another time than recorded"
             )
         calls = [
-            ReplayedCall(step.node.name, _recorded_time(step.node), step.node.start, start, seconds, step.node.thread)
+            ReplayedCall(step.node.name, recorded_time(step.node), step.node.start, start, seconds, step.node.thread)
             for step, (start, seconds) in zip(self.steps, times, strict=True)
         ]
         return make_report(
@@ -171,11 +190,6 @@ class Replay:
 
 def _is_not_finite(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() and tensor.dtype.itemsize > 1 and not bool(torch.isfinite(tensor).all())
-
-
-def _recorded_time(node: TraceNode) -> float | None:
-    """Return the time of a call: of its kernels where it ran on a device, else on the host."""
-    return node.device_time if node.device_time else node.duration
 
 
 def compile_replay(
@@ -270,6 +284,7 @@ class _Builder:
         self._storages: dict[Any, ReplayStorage] = {}
         self._made: list[ReplayStorage] = []
         self._count = 0
+        self._substitutes: dict[str, Callable[..., Any]] = {}
 
     def build(self) -> Replay:
         for node in self.calls:
@@ -326,10 +341,11 @@ class _Builder:
             raise Gap("it moves no data: memory is kept by the replay itself")
         given = list(node.inputs)
         used: dict[int, int] = defaultdict(int)
-        substitute = find_substitute(name, given, self._place(_first_device(node)))
-        if substitute is not None:
-            operator, schema, given = substitute
-            self._note(f"{node.name} is replayed as {schema.name}")
+        place = self._place(_first_device(node))
+        function, results = operator._op, len(schema.returns)
+        if (substitute := find_substitute(operator, place)) is not None:
+            function, results = self._bound(operator, substitute), substitute.results
+            self._note(f"{node.name} is replayed by what computes the same on the host")
         if len(given) > len(schema.arguments):
             raise Gap(f"recorded with {len(given)} arguments; here it takes {len(schema.arguments)}")
         args: list[Expression] = []
@@ -340,6 +356,8 @@ class _Builder:
             if isinstance(value, TensorRef) and self._is_number(value, first) and argument.alias_info is None:
                 args.append(1.0 if value.dtype == "float64" else 1)
                 continue
+            if argument.name == "pin_memory" and place.type == "cpu":
+                value = None
             expression = self._argument(argument, value, used)
             if argument.kwarg_only:
                 kwargs[argument.name] = expression
@@ -351,13 +369,20 @@ class _Builder:
             if argument.name in _VARIANCES or (name in _SQUARE_ROOTS and argument.name == "self"):
                 for storage in storages:
                     storage.positive = True
-        step = ReplayStep(node, operator._op, args, kwargs, writes=writes)
+            if argument.name in _FLAGS:
+                for storage in storages:
+                    storage.zero = True
+        step = ReplayStep(node, function, args, kwargs, writes=writes)
         self._limit_indices(name, step, [*args, *kwargs.values()])
-        outputs = list(node.outputs)[: len(schema.returns)]
-        outputs += [None] * (len(schema.returns) - len(outputs))
+        outputs = list(node.outputs)[:results]
+        outputs += [None] * (results - len(outputs))
         found = [self._result(value, node) for value in outputs]
         step.targets = found[0] if len(found) == 1 else found or None
         self.steps.append(step)
+
+    def _bound(self, operator: Any, substitute: HostFunction) -> Callable[..., Any]:
+        """Return one function for all calls of an operator."""
+        return self._substitutes.setdefault(str(operator), substitute.bind(operator._schema))
 
     def _limit_indices(self, name: str, step: ReplayStep, args: list[Expression]) -> None:
         """Note which values tensors have to have: indices below a number, offsets that divide rows, probabilities."""
@@ -376,15 +401,19 @@ class _Builder:
 
     def _argument(self, argument: Any, value: Value, used: dict[int, int]) -> Expression:
         kind = str(argument.type)
+        if value is None and not kind.startswith(("Optional[", "NoneType")):
+            return self._missing(argument, kind)
         if isinstance(value, TensorRef):
             return self._variable(value, used)
         if isinstance(value, list):
-            return [self._argument(argument, one, used) for one in value]
+            return [None if one is None else self._argument(argument, one, used) for one in value]
         if isinstance(value, OpaqueValue):
             if value.kind in ("Undefined", "Generator", "None"):
                 return None
             if value.kind == "Device":
                 return self._place(value.text) if value.text else None
+            if value.kind == "Scalar":  # an old profiler recorded that there is a number, not which one
+                return self._missing(argument, kind)
             raise Gap(
                 f"its argument `{argument.name}` is {value.text or 'an object'}, which the trace does not contain"
             )
@@ -395,6 +424,14 @@ class _Builder:
             if value.lower() in special:
                 return special[value.lower()]
         return value
+
+    def _missing(self, argument: Any, kind: str) -> Expression:
+        """Return what stands for an argument that the file does not have."""
+        if argument.has_default_value():
+            return argument.default_value
+        if "Device" in kind:
+            return self.device
+        raise Gap(f"its argument `{argument.name}` was not recorded")
 
     def _is_number(self, ref: TensorRef, first: TensorRef | None) -> bool:
         """Return whether a tensor without axes was a number of the program: it did not decide the type of the
@@ -517,21 +554,23 @@ class _Builder:
 
     def _add_kernel(self, node: TraceNode) -> None:
         """Add a kernel that a compiler wrote, if its file lies beside the trace."""
+        if LAUNCHED_ALONE in node.attributes:
+            raise Gap(why_no_operator(node))
         backend = str(node.attributes.get("kernel_backend", ""))
         if backend != _TRITON:
             raise Gap(f"a kernel of {backend or 'an unknown compiler'}, which cannot be called from its file")
-        kernel = load_kernel(node, Path(self.trace.source).absolute().parent)
+        kernel = load_kernel(node, Path(self.trace.source).absolute())
+        given, grid = kernel_arguments(node.inputs)
         used: dict[int, int] = defaultdict(int)
         args: list[Expression] = []
-        for value in node.inputs:
+        for value in given:
             if isinstance(value, TensorRef):
                 args.append(self._variable(value, used))
             elif isinstance(value, OpaqueValue):
                 raise Gap("an argument of the kernel is an object, which the trace does not contain")
             else:
                 args.append(value)
-        grid, stream = node.attributes.get("grid"), self.device
-        call = call_kernel(kernel, grid, stream)
+        call = call_kernel(kernel, grid, self.device)
         writes = {one.storage for one in _variables(args)}  # which arguments it writes to is not recorded
         self.steps.append(ReplayStep(node, call, args, writes=writes))
 

@@ -146,6 +146,9 @@ class _Exchange:
 
     def _start_sized(self, sent: Tensors, received: Tensors, group: Any) -> list[Any]:
         there, recorded = len(self.ranks), self.recorded
+        if self.name != "all_to_all" and len(sent) == len(received) > 1:  # several collectives, recorded as one
+            pairs = zip(sent, received, strict=True)
+            return [work for one, other in pairs for work in self._start_sized([one], [other], group)]
         if self.name == "all_gather":
             if len(received) == 1 and len(sent) == 1:
                 return [_gather_single(self._fit(received[0], there), sent[0], group=group, async_op=True)]

@@ -6,8 +6,9 @@ Only workers import this.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
-from dataclasses import dataclass
+import inspect
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,17 @@ import torch
 from opmark.models.calls import OverloadQuestion
 from opmark.models.overloads import find_schema
 from opmark.traces.calls import argument_kind
+from opmark.traces.replay_host import HOST_FUNCTIONS, HostFunction
 from opmark.traces.trace import TraceNode, Value
 
+_GRID = re.compile(r"^(?:grid)?\(.*\)$")
 _FILES = frozenset({"filename", "path", "file"})
 """Names of arguments of operators that read or write a file."""
+_HOST_KEYS = (
+    "CPU", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional",
+    "SparseCPU", "SparseCsrCPU", "NestedTensorCPU", "QuantizedCPU", "MkldnnCPU",
+)  # fmt: skip
+"""Where torch's dispatcher finds what runs on the host."""
 _REFUSED_SPACES = frozenset({"prim", "debugprims", "profiler"})
 
 
@@ -60,69 +68,37 @@ def _library_hint(space: str) -> str:
     return "" if space == "aten" else f"; it belongs to the library `{space}`, which is not loaded"
 
 
-@dataclass(frozen=True)
-class _Substitute:
-    """An operator of the host that computes what an operator of a device does."""
-
-    name: str
-    arguments: tuple[Any, ...]
-    """Places of the arguments among the recorded ones; anything that is no number stands for itself."""
-
-
-_HOST_OPERATORS = {
-    "pin_memory": _Substitute("aten::alias", (0,)),
-    "cudnn_convolution": _Substitute("aten::convolution", (0, 1, None, 3, 2, 4, False, [0, 0], 5)),
-    "miopen_convolution": _Substitute("aten::convolution", (0, 1, 2, 4, 3, 5, False, [0, 0], 6)),
-    "cudnn_batch_norm": _Substitute("aten::native_batch_norm", (0, 1, 2, 3, 4, 5, 6, 7)),
-    "miopen_batch_norm": _Substitute("aten::native_batch_norm", (0, 1, 2, 3, 4, 5, 6, 7)),
-    "cudnn_batch_norm_backward": _Substitute(
-        "aten::native_batch_norm_backward", (1, 0, 2, 3, 4, 5, 6, True, 7, [True, True, True])
-    ),
-    "miopen_batch_norm_backward": _Substitute(
-        "aten::native_batch_norm_backward", (1, 0, 2, 3, 4, 5, 6, True, 7, [True, True, True])
-    ),
-    "_scaled_dot_product_flash_attention": _Substitute(
-        "aten::_scaled_dot_product_flash_attention_for_cpu", (0, 1, 2, "0", 4)
-    ),
-    "_scaled_dot_product_efficient_attention": _Substitute(
-        "aten::_scaled_dot_product_flash_attention_for_cpu", (0, 1, 2, "0", 6)
-    ),
-    "_scaled_dot_product_flash_attention_backward": _Substitute(
-        "aten::_scaled_dot_product_flash_attention_for_cpu_backward", (0, 1, 2, 3, 4, 5, "0", 11)
-    ),
-    "_scaled_dot_product_efficient_attention_backward": _Substitute(
-        "aten::_scaled_dot_product_flash_attention_for_cpu_backward", (0, 1, 2, 3, 5, 6, "0", 11)
-    ),
-}
-"""Operators that only devices have. Attention of the host has no dropout: it is 0 there."""
-
-
-def find_substitute(name: str, given: list[Value], device: torch.device) -> tuple[Any, Any, list[Value]] | None:
-    """Return (operator, schema, arguments) that compute the same where the device has no such operator."""
-    found = _HOST_OPERATORS.get(name)
-    if found is None or device.type != "cpu":
+def find_substitute(operator: Any, device: torch.device) -> HostFunction | None:
+    """Return what computes the same on the host, if the device is the host and it has no such operator. Raise Gap if
+    nothing does."""
+    schema = operator._schema
+    name = schema.name.partition("::")[2] + (f".{schema.overload_name}" if schema.overload_name else "")
+    if device.type != "cpu":
         return None
-    arguments: list[Value] = []
-    for one in found.arguments:
-        if type(one) is int:
-            if one >= len(given):
-                raise Gap(f"recorded with {len(given)} arguments; its substitute needs more")
-            arguments.append(given[one])
-        else:
-            arguments.append(0.0 if one == "0" else one)
-    return (*_overload(found.name, ""), arguments)
+    if schema.name.startswith("aten::") and (found := HOST_FUNCTIONS.get(name)) is not None:
+        return found
+    if not any(_has_kernel(operator.name(), key) for key in _HOST_KEYS):
+        raise Gap(f"torch {torch.__version__} has it on accelerators only, and nothing here stands for it on the host")
+    return None
+
+
+def _has_kernel(name: str, key: str) -> bool:
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, key))
 
 
 # Kernels of inductor.
 
 
-def load_kernel(node: TraceNode, folder: Path) -> Any:
-    """Return the Triton kernel of a call. A trace is not trusted with paths: its file has to lie beside the trace."""
+def load_kernel(node: TraceNode, trace: Path) -> Any:
+    """Return the Triton kernel of a call. A trace is not trusted with paths: its file has to lie beside the trace, or
+    in the folder NAME_resources, where captures put it."""
     recorded = str(node.attributes.get("kernel_file", ""))
     if not recorded:
         raise Gap("the trace does not name the file of the kernel")
-    file = folder / Path(recorded).name
-    if not file.is_file():
+    stem = trace.name.removesuffix(".gz").removesuffix(".json").removesuffix(".kineto")
+    folders = (trace.parent, trace.with_name(f"{stem}_resources"))
+    file = next((one for folder in folders if (one := folder / Path(recorded).name).is_file()), None)
+    if file is None:
         raise Gap(f"the file of the kernel, {Path(recorded).name}, does not lie beside the trace")
     if importlib.util.find_spec("triton") is None:
         raise Gap("Triton is not installed, and it is a kernel of Triton")
@@ -130,7 +106,10 @@ def load_kernel(node: TraceNode, folder: Path) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # noqa: BLE001 - a file of another version of torch may do anything
+        raise Gap(f"{file.name} cannot be loaded: {type(error).__name__}: {error}") from None
     candidates = [getattr(module, node.name, None), getattr(module, "triton_", None)]
     candidates += [value for value in vars(module).values() if hasattr(value, "run") and hasattr(value, "fn")]
     kernel = next((one for one in candidates if hasattr(one, "run")), None)
@@ -139,12 +118,24 @@ def load_kernel(node: TraceNode, folder: Path) -> Any:
     return kernel
 
 
-def call_kernel(kernel: Any, grid: Any, device: torch.device) -> Callable[..., Any]:
+def kernel_arguments(inputs: Sequence[Value]) -> tuple[list[Value], str]:
+    """Return what a kernel was called with, and its grid: torch's observer adds the grid (before 2.7) and the stream
+    behind the arguments. An empty grid is one that the kernel works out itself."""
+    given = list(inputs)
+    if given and type(given[-1]) is int:
+        given.pop()
+    grid = given.pop() if given and isinstance(given[-1], str) and _GRID.search(given[-1]) else ""
+    return given, grid
+
+
+def call_kernel(kernel: Any, grid: str, device: torch.device) -> Callable[..., Any]:
+    options: dict[str, Any] = {}
+    if "grid" in inspect.signature(kernel.run).parameters:  # torch before 2.7
+        sizes = tuple(int(one) for one in re.findall(r"\d+", grid))
+        heuristics: Any = importlib.import_module("torch._inductor.runtime.triton_heuristics")
+        options["grid"] = heuristics.grid(*sizes) if grid.startswith("grid") else sizes
+
     def call(*args: Any) -> None:
-        stream = torch.get_device_module(device).current_stream().cuda_stream
-        if grid is None:
-            kernel.run(*args, stream=stream)
-        else:
-            kernel.run(*args, grid=grid, stream=stream)
+        kernel.run(*args, stream=torch.get_device_module(device).current_stream().cuda_stream, **options)
 
     return call

@@ -16,6 +16,8 @@ Only = Literal["all", "compute", "comms"]
 _STEP = re.compile(r"ProfilerStep#?(\d+)")
 _ENGINE_MARKS = ("gloo:", "nccl:", "ucc:", "mpi:", "xccl:")
 """Begin the names of what an engine of communication writes beside the call of the framework."""
+_ENGINE = "autograd::engine::"
+"""Begins labels that are around those that say the same."""
 _MOST_NAMES = 12
 _SIZES = re.compile(r"(\d+)=(\d+)")
 
@@ -130,7 +132,7 @@ def _find_labels(trace: ProgramTrace, wanted: str, nodes: list[TraceNode]) -> se
     if wanted not in names:
         similar = [name for name in names if wanted in name]
         if len(similar) != 1:
-            candidates = similar or names
+            candidates = [name for name in similar or names if not name.startswith(_ENGINE)] or similar or names
             listed = ", ".join(candidates[:_MOST_NAMES]) + (", ..." if len(candidates) > _MOST_NAMES else "")
             what = "several labels contain" if similar else "no label is or contains"
             raise UserError(f"{trace.source}: {what} `{wanted}`", f"labels: {listed}" if listed else "it has no labels")

@@ -9,7 +9,12 @@ from typing import Any
 
 from opmark.schema.replay import OperatorTimes, ReplayedCall, ReplayGap, ReplayReport
 from opmark.traces.replay_part import OmittedCall
-from opmark.traces.trace import ProgramTrace
+from opmark.traces.trace import ProgramTrace, TraceNode
+
+
+def recorded_time(node: TraceNode) -> float | None:
+    """Return the time of a call: of its kernels where it ran on a device, else on the host."""
+    return node.device_time if node.device_time else node.duration
 
 
 def make_report(
@@ -27,7 +32,7 @@ def make_report(
     own = recorded_calls if recorded_calls else list(calls)
     lost = [one for one in left_out if not one.chosen]
     known = [call.recorded for call in own if call.recorded is not None]
-    missing = [one.node.duration for one in lost if one.node.duration is not None]
+    missing = [recorded for one in lost if (recorded := recorded_time(one.node)) is not None]
     whole = sum(known) + sum(missing)
     by_name: dict[str, list[ReplayedCall]] = defaultdict(list)
     for call in calls:
@@ -71,7 +76,7 @@ def _by_reason(left_out: Sequence[OmittedCall]) -> list[ReplayGap]:
         operators: dict[str, int] = defaultdict(int)
         for one in calls:
             operators[one.node.name] += 1
-        times = [one.node.duration for one in calls if one.node.duration is not None]
+        times = [recorded for one in calls if (recorded := recorded_time(one.node)) is not None]
         found.append(ReplayGap(reason, len(calls), sum(times) if times else None, dict(operators)))
     return sorted(found, key=lambda gap: -gap.calls)
 

@@ -33,6 +33,7 @@ class ReplayStorage:
     ends: bool = False
     """Whether the last offset is the number of rows."""
     positive: bool = False
+    zero: bool = False
     low: int | None = None
     high: int | None = None
 
@@ -94,7 +95,9 @@ def _fill(flat: torch.Tensor, storage: ReplayStorage, generator: torch.Generator
     """Fill memory with values of the kind that the program had: products keep their magnitude, what is scaled by is
     positive, indices lie inside."""
     shape, dtype = storage.first.shape, flat.dtype
-    if dtype.is_complex:
+    if storage.zero:
+        flat.zero_()
+    elif dtype.is_complex:
         _fill(torch.view_as_real(flat).view(-1), storage, generator)
     elif dtype.is_floating_point:
         wide = torch.float32 if dtype.itemsize == 1 else dtype

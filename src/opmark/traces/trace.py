@@ -18,9 +18,14 @@ NodeKind = Literal["operator", "collective", "kernel", "label"]
 """
 operator    a call with a schema, as in aten::mm(Tensor self, Tensor mat2) -> Tensor
 collective  communication of a process group
-kernel      a kernel of a compiler that was called directly, as inductor's Triton kernels are
+kernel      a kernel that was called directly, as inductor's Triton kernels are, and work of a device that no recorded
+            call launched, as that of a CUDA graph
 label       everything else: steps, modules, nodes of autograd, record_function
 """
+
+
+LAUNCHED_ALONE = "launched_alone"
+"""Attribute of work of a device that no recorded call launched: how many kernels, copies and sets it is."""
 
 
 class TensorRef(Struct, frozen=True):
@@ -142,6 +147,11 @@ class ProgramTrace(Struct, dict=True):
                 found.append(node)
         return found
 
+    def forget(self) -> None:
+        """Work out `by_id` and `calls` anew when they are next asked for: the nodes have changed."""
+        for name in ("by_id", "calls"):
+            self.__dict__.pop(name, None)
+
     def ancestors(self, node: TraceNode) -> Iterator[TraceNode]:
         """Yield the nodes that a node was called by, the nearest first; a cycle ends it."""
         seen = {node.id}
@@ -159,6 +169,13 @@ def _is_misplaced(node: TraceNode, parent: TraceNode) -> bool:
     if node.start is None or parent.start is None or parent.duration is None:
         return False
     return node.start > parent.start + parent.duration
+
+
+def why_no_operator(node: TraceNode) -> str:
+    """Return why a kernel is not called as an operator is."""
+    if LAUNCHED_ALONE in node.attributes:
+        return "work of a device that no recorded operator launched: of a CUDA graph, or called directly"
+    return "a kernel that a compiler made is no operator that a workload can name"
 
 
 def tensors_of(values: list[Value]) -> Iterator[TensorRef]:

@@ -24,8 +24,9 @@ from opmark.models.calls import (
 from opmark.schema import Entry, Imported, ImportProblem
 from opmark.schema.tensor import DTYPES, sizeof
 from opmark.traces.calls import UnwritableArgument, argument_kind, torch_call
-from opmark.traces.trace import ProgramTrace, TensorRef, TraceCollective, TraceNode, Value
+from opmark.traces.trace import ProgramTrace, TensorRef, TraceCollective, TraceNode, Value, tensors_of, why_no_operator
 from opmark.units import count_noun
+from opmark.units import seconds as format_seconds
 
 _WHOLE = frozenset({"all_reduce", "reduce_scatter", "all_to_all", "broadcast", "reduce", "scatter"})
 """Collectives whose size is that of the input; that of the others is that of the output."""
@@ -65,7 +66,9 @@ def workload_of_trace(trace: ProgramTrace) -> Imported:
         duration = group.seconds / group.timed if group.timed and group.seconds > 0 else None
         source = f"{Path(trace.source).name}#{node.id} {node.name}"
         if group.problem:
-            often = f" ({group.count} calls)" if group.count > 1 else ""
+            said = [f"{group.count} calls"] if group.count > 1 else []
+            said += [f"{format_seconds(group.seconds)} recorded"] if group.seconds else []
+            often = f" ({', '.join(said)})" if said else ""
             problems.append(ImportProblem(f"{trace.source}: node {node.id} ({node.name})", f"{group.problem}{often}"))
         elif group.entry is not None:
             entries.append(replace(group.entry, count=group.count, duration=duration, source=source))
@@ -79,8 +82,20 @@ def workload_of_trace(trace: ProgramTrace) -> Imported:
     if uneven:
         many = count_noun(uneven, "collective")
         notes.append(f"{many} sent parts of different sizes; here the parts are equal, with the same sum")
+    dense = sum(
+        group.count
+        for group in written
+        if any(ref.strides is None and len(ref.shape) > 1 for ref in tensors_of(group.inputs))
+    )
+    if dense:
+        notes.append(
+            f"tensors of {count_noun(dense, 'call')} have no strides in the file, and are taken for contiguous"
+        )
     if views:
         notes.append(f"{count_noun(views, 'call')} that only make views or tensors without values are left out")
+    hosted = sum(group.count - group.timed for group in groups) if any(node.device_time for node in trace.calls) else 0
+    if hosted:
+        notes.append(f"{count_noun(hosted, 'call')} launched nothing on the device, and their durations are not kept")
     if find_spec("torch") is None:
         notes.append("torch is not installed: operators are callables, and none is recognised as one of the catalogue")
     return Imported(tuple(_join(entries)), problems=tuple(problems), notes=tuple(notes))
@@ -108,7 +123,7 @@ def _write(group: _CallGroup, trace: ProgramTrace) -> None:
         if node.collective is not None:
             group.entry = _collective_entry(node.collective, trace)
         elif node.kind == "kernel":
-            raise UnwritableArgument("a kernel that a compiler made is no operator that a workload can name")
+            raise UnwritableArgument(why_no_operator(node))
         else:
             group.call = torch_call(group.schema, group.inputs)
     except UnwritableArgument as error:
@@ -126,7 +141,7 @@ def _group_calls(trace: ProgramTrace) -> list[_CallGroup]:
         else:
             group.inputs = [_wider(*pair) for pair in zip(group.inputs, node.inputs, strict=True)]
         group.count += 1
-        seconds = node.device_time if on_device and node.device_time else node.duration
+        seconds = node.device_time if on_device else node.duration
         if seconds is not None:
             group.seconds += seconds
             group.timed += 1
@@ -155,8 +170,10 @@ def _wider(one: Value, other: Value) -> Value:
 
 def _collective_entry(collective: TraceCollective, trace: ProgramTrace) -> Entry:
     """Return a collective as an operator of the catalogue."""
+    if collective.name in ("send", "recv"):
+        return _message_entry(collective)
     if collective.name not in _KNOWN_COLLECTIVES:
-        raise UnwritableArgument(f"a {collective.name} between two ranks is not imported")
+        raise UnwritableArgument(f"a {collective.name} is no operator of the catalogue")
     group = trace.groups.get(collective.group)
     ranks = collective.group_size or (group.size if group else None) or trace.world_size
     if not ranks:
@@ -170,6 +187,15 @@ def _collective_entry(collective: TraceCollective, trace: ProgramTrace) -> Entry
         raise UnwritableArgument(f"{elements} elements of type {collective.dtype or 'unknown'} are nothing to send")
     params: dict[str, Any] = {"size": elements * sizeof(collective.dtype), "dtype": collective.dtype, "ranks": ranks}
     return Entry(collective.name, params)
+
+
+def _message_entry(collective: TraceCollective) -> Entry:
+    """Return a message between two ranks as an operator of the catalogue."""
+    elements = collective.in_elements or collective.out_elements
+    if collective.dtype not in DTYPES or not elements:
+        raise UnwritableArgument(f"{elements} elements of type {collective.dtype or 'unknown'} are nothing to send")
+    size = elements * sizeof(collective.dtype)
+    return Entry("p2p", {"size": size, "dtype": collective.dtype, "ranks": 2})
 
 
 def _is_uneven(collective: TraceCollective | None) -> bool:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 
 from rich.console import Console
 
 from opmark.analysis.hotspots import HotOperator, StepProfile
-from opmark.report.console.table import print_prose, print_rows
-from opmark.units import count_bytes, percent, rate, seconds, significant
+from opmark.report.console.table import PlainConsole, print_prose, print_rows
+from opmark.units import count_bytes, count_noun, percent, rate, seconds
 
-_MOST = 15
-"""Operators that a screen has room for; the rest is one line."""
+_MOST, _MANY, _FEWEST = 15, 8, 3
+"""Operators that are shown, as far as a terminal has room for them; the rest is one line. Where many do not fit, only
+the first tensor of each is written."""
+_OTHER_LINES = 3
+"""Lines of a screen that are not its own: what was captured, and the prompt."""
 _HEADS = ("operator", "tensors", "calls", "one", "all", "of step", "flops", "bytes", "reached", "limit", "gain")
 _UNKNOWN = "-"
 _MUCH_BETWEEN = 0.3
@@ -19,12 +23,25 @@ _MUCH_BETWEEN = 0.3
 
 
 def print_hotspots(profile: StepProfile, console: Console) -> None:
+    """Print a screen: on a terminal as many operators as fit on it."""
+    whole = [(most, False) for most in range(_MOST, _MANY - 1, -1)]
+    short = [(most, True) for most in range(_MOST, _FEWEST - 1, -1)]
+    most, brief = whole[0]
+    for most, brief in [*whole, *short] if console.is_terminal else whole[:1]:
+        screen = io.StringIO()
+        _print_screen(profile, PlainConsole(file=screen, width=console.width, force_terminal=True), most, brief)
+        if screen.getvalue().count("\n") <= console.height - _OTHER_LINES:
+            break
+    _print_screen(profile, console, most, brief)
+
+
+def _print_screen(profile: StepProfile, console: Console, most: int, brief: bool) -> None:
     time = seconds(profile.median)
     plain = f", {seconds(profile.plain)} without the profiler" if profile.plain else ""
-    title = f"one step on {profile.where}: {time}{plain}; {significant(profile.calls)} calls of torch"
-    console.print(title, soft_wrap=True, highlight=False)
-    shown, rest = profile.rows[:_MOST], profile.rows[_MOST:]
-    lines = [_line(row) for row in shown]
+    calls = count_noun(round(profile.calls), "call")
+    print_prose(f"one step on {profile.where}: {time}{plain}; {calls} of torch", console)
+    shown, rest = profile.rows[:most], profile.rows[most:]
+    lines = [_line(row, brief) for row in shown]
     if rest:
         total, gain = sum(row.total for row in rest), sum(row.gain or 0.0 for row in rest)
         share = percent(sum(row.share for row in rest))
@@ -49,10 +66,11 @@ def _name(row: HotOperator) -> str:
     return f"{name} ({row.part})" if row.part else name
 
 
-def _line(row: HotOperator) -> list[str]:
+def _line(row: HotOperator, brief: bool) -> list[str]:
+    first, more, _ = row.shapes.partition(", ")
     return [
         _name(row),
-        row.shapes,
+        f"{first}, ..." if brief and more else row.shapes,
         f"{row.count:g}",
         seconds(row.seconds),
         seconds(row.total),

@@ -4,9 +4,9 @@ them a scheduler may expect."""
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-
 
 from opmark.analysis.metrics import peak_share
 from opmark.analysis.rows import MachineFacts, case_parameters
@@ -18,6 +18,7 @@ from opmark.schema.record import COUNTED, severity
 from opmark.stats import geometric_mean
 from opmark.stats.verdict import ALPHA, MARGIN, Comparison, compare_pairs, control_false_discoveries
 from opmark.store.protocol import Store
+from opmark.units import count_noun
 
 LATENCY_BOUND = 0.1
 """Share of the roofline below which neither computing nor moving data explains a time."""
@@ -114,7 +115,19 @@ def _result(
     makespan, sequence = (company.medians(company.beside[0], name) for name in (MAKESPAN, SEQUENCE_TIME))
     speeds = [1 / one.slowdown.ratio for one in members if one.slowdown]
     fair = sum(speeds) ** 2 / (len(speeds) * sum(speed**2 for speed in speeds)) if len(speeds) == len(members) else None
-    notes = dict.fromkeys(note for records in company.beside for record in records for note in record.notes)
+    rounds = {record.task.settings.process for records in company.beside for record in records}
+    spoilt = {
+        record.task.settings.process
+        for records in (*company.beside, *company.alone) for record in records if record.status == "disturbed"
+    }  # fmt: skip
+    said = Counter(note for record in company.beside[0] for note in record.notes)
+    notes = {
+        note if count == len(rounds) else f"{note} ({count} of {count_noun(len(rounds), 'round')})": None
+        for note, count in said.items()
+    }
+    if spoilt:
+        left_out = f"{len(spoilt)} of {count_noun(len(rounds), 'round')} disturbed by other work, and left out"
+        notes[f"{left_out}: `opmark doctor` names it"] = None
     return CorunResult(
         members,
         geometric_mean(list(makespan.values())) if makespan else None,
@@ -134,7 +147,9 @@ def _member(
         company.medians(own, CORUN_LATENCY) for own in (company.alone[place], records)
     )  # fmt: skip
     slowdown = _ratio(_compare(alone, beside, margin, looks), len(alone.keys() & beside.keys()))
-    worst = min(records, key=lambda record: severity(record.status)) if records else None
+    # Rounds that other work disturbed do not count, and say nothing of the others.
+    counted = [record for record in records if record.status != "disturbed"] or records
+    worst = min(counted, key=lambda record: severity(record.status)) if counted else None
     seconds = geometric_mean(list(alone.values())) if alone else None
     measured = next((record for record in company.alone[place] if record.cost), None)
     bound = ""

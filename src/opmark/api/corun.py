@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import combinations
-from pathlib import Path
+from itertools import combinations, pairwise
 from typing import Any
 
 import msgspec
@@ -27,7 +25,7 @@ from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
 from opmark.runner.ab.turns import stages
 from opmark.runner.clocks import ClockLocks
-from opmark.runner.corun import CompanyOptions, Member, member_tasks, run_company, share_streams
+from opmark.runner.corun import Member, member_tasks, run_company, share_streams
 from opmark.runner.plan import Plan, make_plan, rank_count, settings_for
 from opmark.runner.selection import default_backends, parse_params, select_cases
 from opmark.runner.session import RunRecorder, new_run
@@ -38,6 +36,7 @@ from opmark.schema.case import content_id
 from opmark.schema.company import cores_text
 from opmark.schema.corun import CorunResult
 from opmark.schema.options import MeasureOptions, Selection, as_list, split_names
+from opmark.schema.record import MEASURED
 from opmark.stats.verdict import STAGES
 from opmark.store.protocol import Store
 from opmark.units import count_noun
@@ -77,7 +76,7 @@ def corun(request: CorunRequest) -> Corun:
 
 def corun_request(request: CorunRequest) -> Corun:
     operators = _operators(request)
-    session = _CorunSession(request, operators)
+    session = CorunSession(request, operators)
     if request.tune:
         from opmark.api.corun_tuning import tune_company
 
@@ -252,10 +251,10 @@ def split_cores(cores: Sequence[int], count: int) -> list[tuple[int, ...]]:
             "--cores shared lets all run on all cores; or name fewer operators",
         )
     ends = [round(len(cores) * i / count) for i in range(count + 1)]
-    return [tuple(sorted(cores[start:end])) for start, end in zip(ends, ends[1:], strict=False)]
+    return [tuple(sorted(cores[start:end])) for start, end in pairwise(ends)]
 
 
-class _CorunSession:
+class CorunSession:
     """Measures companies, round by round, and stores every record."""
 
     def __init__(self, request: CorunRequest, operators: Sequence[CorunOperator]) -> None:
@@ -271,9 +270,9 @@ class _CorunSession:
     def companies(self) -> list[list[Member]]:
         """Return every pair; with three operators or more, on request, also all of them."""
         count = len(self.operators)
-        places = list(combinations(range(count), 2))
+        places: list[tuple[int, ...]] = list(combinations(range(count), 2))
         if self.request.group and count > 2:
-            places.append(tuple(range(count)))  # type: ignore[arg-type]
+            places.append(tuple(range(count)))
         return [self.members(one) for one in places]
 
     def members(self, places: Sequence[int]) -> list[Member]:
@@ -318,22 +317,22 @@ class _CorunSession:
             workers = WorkerOptions(
                 request.timeout, request.compile_timeout, request.say, store.add_environment, clocks=clocks
             )
-            left = [(members, CompanyOptions(workers)) for members in companies]
+            left = list(companies)
             since, process = time.monotonic(), 0
             for stage in until:
                 while process < stage and left:
                     began = time.monotonic()
-                    for place, (members, options) in enumerate(left):
+                    for place, members in enumerate(left):
                         names = " beside ".join(one.task.case.op for one in members)
                         request.on_step(process * len(left) + place, stage * len(left), names)
-                        for record in run_company(members, process, options):
+                        for record in run_company(members, process, workers):
                             recorder.add(record)
                     process += 1
                     now = time.monotonic()
                     if now - since + (now - began) > request.budget:
                         left = []
                 undecided = self._undecided(self.results(store, recorder.records, len(until)))
-                left = [one for one in left if _key(one[0]) in undecided]
+                left = [one for one in left if _key(one) in undecided]
             results = self.results(store, recorder.records, len(until))
         return Corun(recorder.run, results, recorder.records, tuple(notes))
 
@@ -353,12 +352,14 @@ class _CorunSession:
         }
         return corun_results(records, known, margin=self.request.margin, looks=looks)
 
-    def _undecided(self, results: Sequence[CorunResult]) -> set[object]:
+    @staticmethod
+    def _undecided(results: Sequence[CorunResult]) -> set[object]:
         """Return the companies that more rounds may decide."""
         return {
             tuple((one.case, one.backend, one.threads, one.cores, one.configuration) for one in result.members)
             for result in results
-            if result.together and result.together.verdict == "undecided"
+            if (result.together is None or result.together.verdict == "undecided")
+            and MEASURED.issuperset(one.status for one in result.members)
         }
 
     def _cores_of(self, places: Sequence[int]) -> list[tuple[int, ...]]:
@@ -382,7 +383,7 @@ class _CorunSession:
         if texts in ([], [SPLIT], [SHARED]):
             if texts != [SHARED]:
                 hosts = sum(one.on_host for one in self.operators)
-                split_cores(self.cores, min(hosts, len(self.operators) if self.request.group else 2))
+                split_cores(self.cores, max(1, hosts if self.request.group else min(2, hosts)))
             return
         for text, operator in zip(texts, self.operators, strict=True):
             wanted = read_cores(text)
@@ -416,10 +417,6 @@ class _CorunSession:
                     f"{next(iter(names))} cannot run several operators at the same time: it has no streams",
                     "as in --backend torch-cuda or --backend torch-cpu",
                 )
-        if any(count > 1 for count in [len(devices)]) and len(self.operators) > 2 and self.request.group:
-            raise UserError(
-                "operators on different devices run in pairs, not as a group", "leave --group out"
-            )
 
 
 def _key(members: Sequence[Member]) -> object:

@@ -473,7 +473,7 @@ class CorunRequest(StoreOptions):
                form="texts"),
     ] = ()  # fmt: skip
     size: Annotated[
-        Names, Option("small, typical, large: a preset for all, or one for each. [default: typical, without parameters]")
+        Names, Option("small, typical, large: for all, or one for each. [default: typical, without parameters]")
     ] = ()  # fmt: skip
     phase: Annotated[
         Names, Option("forward, backward, both: for all, or one for each. [default: forward]", known=PHASES)

@@ -25,9 +25,7 @@ def corun(request: CorunRequest, as_json: Json = False) -> None:
     seen: list[Record] = []
     with StepProgress("corun") as progress:
         try:
-            found = corun_request(
-                replace(request, on_step=progress.step, on_record=seen.append, say=progress.say)
-            )
+            found = corun_request(replace(request, on_step=progress.step, on_record=seen.append, say=progress.say))
         except KeyboardInterrupt:
             what = "what was measured is stored: `opmark show` prints it" if seen else ""
             progress.say(f"interrupted; {what}" if what else interruption_line((), request.db))

@@ -1,18 +1,19 @@
 """Conducts operators that run at the same time: one round measures all of them alone and together, in turns.
 
-On a CPU, each operator has a worker pinned to cores, and another one that may use all cores of the company: one operator
-after the other would have them. The parent tells the workers when to begin; their clocks are the same. A device with
-streams does all this in one process, and is only asked for each operator.
+On a CPU, each operator has a worker pinned to cores, and another one that may use all cores of the company, as it could
+if the operators ran one after the other. The parent tells the workers when to begin; their clocks are the same. A
+device with streams does all this in one process, and is only asked for each operator.
 """
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil
-from typing import Literal
+from statistics import median
 
 from msgspec.structs import replace
 
@@ -20,7 +21,7 @@ from opmark.plugin.registry import backend as find_backend
 from opmark.runner.supervisor import Supervisor, WorkerOptions
 from opmark.runner.worker_process import WorkerDied, record_of_death
 from opmark.schema import EFFORTS, Measurement, Record, Settings, Task
-from opmark.schema.company import Companion, Company
+from opmark.schema.company import Companion, Company, cores_text
 from opmark.schema.measurement import CORUN_LATENCY, MAKESPAN, PREEMPTED, SEQUENCE_TIME
 from opmark.schema.messages import (
     CheckResults,
@@ -36,11 +37,15 @@ from opmark.schema.messages import (
     encode,
 )
 from opmark.schema.record import MEASURED, utc_now
+from opmark.units import count_noun
 from opmark.worker.company import make_measurement
 from opmark.worker.process_setup import CORES
 
 _LEAD = 0.01
 """Seconds from the order until the common start."""
+_QUIET = 0.25
+"""Seconds after which threads of a math library that have nothing to do are asleep: OpenBLAS lets them look for work for
+some 30 ms, Intel's OpenMP for 200 ms."""
 _FEWEST_SAMPLES = 3
 _ENLARGEMENTS = 3
 """How often a stretch is repeated, each time twice as long, where an operator had too few whole samples."""
@@ -107,21 +112,13 @@ def _with_settings(task: Task, **changed: object) -> Task:
     return replace(task, settings=settings)
 
 
-@dataclass
-class CompanyOptions:
-    workers: WorkerOptions
-    solo_places: dict[int, bool] = field(default_factory=dict)
-    """By place, whether the member is faster with all cores to itself than with its own; found in the first round,
-    and kept, so that a sequence is the same in all processes."""
-
-
-def run_company(members: Sequence[Member], process: int, options: CompanyOptions) -> Iterator[Record]:
+def run_company(members: Sequence[Member], process: int, options: WorkerOptions) -> Iterator[Record]:
     """Yield the records of one round in fresh processes: for each member together and alone, whatever becomes of it. A
     member that fails does not lose the others: these have their records alone, and one that says who failed."""
     tasks = member_tasks(members, process)
     company = tasks[0].settings.company
     if company is not None and company.streams:
-        yield from _run_on_streams(tasks, options.workers)
+        yield from _run_on_streams(tasks, options)
         return
     for attempt in range(2):
         with ExitStack() as stack:
@@ -133,7 +130,7 @@ def run_company(members: Sequence[Member], process: int, options: CompanyOptions
             return
         # The machine traps instructions that its processor advertises: a supervisor finds what does not, and keeps it.
         for task in trapped:
-            supervisor = Supervisor(find_backend(task.backend), task.settings.threads, options.workers)
+            supervisor = Supervisor(find_backend(task.backend), task.settings.threads, options)
             supervisor.run(_with_settings(task, company=None, effort="quick", sampling=EFFORTS["quick"]))
             supervisor.close()
 
@@ -284,19 +281,23 @@ class _Conductor:
     """Conducts the workers of one round."""
 
     def __init__(
-        self, members: Sequence[Member], tasks: Sequence[Task], options: CompanyOptions, stack: ExitStack
+        self, members: Sequence[Member], tasks: Sequence[Task], options: WorkerOptions, stack: ExitStack
     ) -> None:
-        self._options, self._rule = options, tasks[0].settings.sampling
+        self._rule = tasks[0].settings.sampling
         self._tasks = tasks
         self._workers = [
-            _CompanyWorker(task, one.cores, options.workers, stack) for task, one in zip(tasks, members, strict=True)
+            _CompanyWorker(task, one.cores, options, stack) for task, one in zip(tasks, members, strict=True)
         ]
         self._solo: dict[int, _CompanyWorker] = {}
         for place, (one, task) in enumerate(zip(members, tasks, strict=True)):
             solo = solo_task(one, task)
             if solo:
-                self._solo[place] = _CompanyWorker(solo, one.solo_cores, options.workers, stack)
-        self._together: dict[str, list[float]] = {MAKESPAN: [], SEQUENCE_TIME: []}
+                self._solo[place] = _CompanyWorker(solo, one.solo_cores, options, stack)
+        self._together: dict[str, list[float]] = {}
+        """Samples of makespan and sequence."""
+        self._notes: list[str] = []
+        self._last: Sequence[_CompanyWorker] = ()
+        """Those that were called last."""
         self._rounds = 1
         self.every = [*self._workers, *self._solo.values()]
 
@@ -322,7 +323,6 @@ class _Conductor:
         for worker in reversed(order):
             self._alone(worker)
         if self._all_work():
-            self._choose_sequence()
             try:
                 self._measure_makespans()
                 self._check_together()
@@ -349,6 +349,7 @@ class _Conductor:
     def _stretch_alone(self, worker: _CompanyWorker, stretch: Stretch) -> None:
         if not worker.works:
             return
+        self._take_over([worker])
         try:
             worker.order(replace(stretch, begin=time.monotonic() + _LEAD), "measuring it alone")
             found = worker.stretched(stretch.settle + (stretch.seconds or 0.0))
@@ -364,42 +365,62 @@ class _Conductor:
         length = max(self._rule.max_time / 2, (_FEWEST_SAMPLES + 2) * len(self._workers) * longest)
         settle = max(self._rule.warmup_min, 2 * longest)
         for _ in range(_ENLARGEMENTS):
+            self._take_over(self._workers)
             found = self._all(Stretch(time.monotonic() + _LEAD, settle, length, keep="beside"), settle + length)
             if min(one.samples for one in found) >= _FEWEST_SAMPLES:
                 return
             length *= 2
+
+    def _take_over(self, workers: Sequence[_CompanyWorker]) -> None:
+        """Wait until the threads of those that were called before have stopped looking for more work."""
+        if any(one.task.settings.threads > 1 and one not in workers for one in self._last):
+            time.sleep(_QUIET)
+        self._last = workers
 
     def _all(self, stretch: Stretch, longer: float) -> list[Stretched]:
         for worker in self._workers:
             worker.order(stretch, "measuring it beside the others")
         return [worker.stretched(longer) for worker in self._workers]
 
-    def _choose_sequence(self) -> None:
-        """Find for each member whether it is faster with all cores to itself, once for all processes."""
-        for place, solo in self._solo.items():
-            if place not in self._options.solo_places and solo.works and solo.per_call:
-                self._options.solo_places[place] = solo.per_call < self._workers[place].per_call
-
     def _measure_makespans(self) -> None:
-        """Measure rounds of one call of each member, together and in sequence, in turns."""
-        sequence = [
-            self._solo[place] if self._options.solo_places.get(place) and self._solo[place].works else worker
+        """Measure rounds of one call of each member, together and in sequence, in turns. In a sequence each is timed
+        with its own cores and with all of them; the quicker of the two in this process counts."""
+        ways = [
+            [worker, *([self._solo[place]] if place in self._solo and self._solo[place].works else [])]
             for place, worker in enumerate(self._workers)
         ]
-        one_round = sum(worker.per_call for worker in sequence)
+        one_round = sum(min(worker.per_call for worker in own) for own in ways)
         self._rounds = rounds = max(1, ceil(_ROUND_TIME / max(one_round, 1e-9)))
         fewest, most = _MAKESPANS
-        count = max(fewest, min(most, int(self._rule.max_time / (rounds * one_round)) if one_round else fewest))
-        for number in range(count):
-            kinds: tuple[Literal["makespan", "sequence_time"], ...] = ("makespan", "sequence_time")
-            for kind in kinds if number % 2 == 0 else kinds[::-1]:
-                spent = self._once_together(rounds) if kind == "makespan" else self._once_in_turn(sequence, rounds)
-                self._together[kind].append(spent / rounds)
+        count = max(fewest, min(most, int(self._rule.max_time / max(rounds * one_round, 1e-9))))
+        together: list[float] = []
+        apart: dict[tuple[int, int], list[float]] = defaultdict(list)
+        # Half of the samples in this order, and half in the other one.
+        blocks: list[tuple[int, int] | None] = [None]
+        blocks += [(place, way) for place, own in enumerate(ways) for way in range(len(own))]
+        for order in (blocks, blocks[::-1]):
+            for block in order:
+                for _ in range(ceil(count / 2)):
+                    if block is None:
+                        together.append(self._once_together(rounds) / rounds)
+                    else:
+                        apart[block].append(self._once_alone(ways[block[0]][block[1]], rounds) / rounds)
+        self._notes.clear()
+        chosen = []
+        for place, own in enumerate(ways):
+            way = min(range(len(own)), key=lambda one, place=place: median(apart[place, one]))  # type: ignore[misc]
+            chosen.append(apart[place, way])
+            company = own[way].task.settings.company
+            where = f" on {cores_text(company.cores)}" if company and company.cores else ""
+            threads = count_noun(own[way].task.settings.threads, "thread")
+            self._notes.append(f"in sequence, {own[way].task.case.op} has {threads}{where}")
+        self._together = {MAKESPAN: together, SEQUENCE_TIME: [sum(one) for one in zip(*chosen, strict=True)]}
 
     def _once_together(self, rounds: int) -> float:
         """Return the seconds from the common start to the end of the last."""
         for tries in range(_LATE_TRIES):
             # Each calls once before, so that its threads are awake at the start.
+            self._take_over(self._workers)
             lead = _LEAD + 2 * len(self._workers) * max(worker.per_call for worker in self._workers)
             begin = time.monotonic() + lead
             found = self._all(Stretch(begin, calls=rounds), lead)
@@ -409,14 +430,12 @@ class _Conductor:
                 return spent
         raise AssertionError
 
-    def _once_in_turn(self, workers: Sequence[_CompanyWorker], rounds: int) -> float:
-        spent = 0.0
-        for worker in workers:
-            lead = _LEAD + 2 * worker.per_call
-            worker.order(Stretch(time.monotonic() + lead, calls=rounds), "measuring it in sequence")
-            found = worker.stretched(lead)
-            spent += found.ended - found.begun
-        return spent
+    def _once_alone(self, worker: _CompanyWorker, rounds: int) -> float:
+        self._take_over([worker])
+        lead = _LEAD + 2 * worker.per_call
+        worker.order(Stretch(time.monotonic() + lead, calls=rounds), "measuring it in sequence")
+        found = worker.stretched(lead)
+        return found.ended - found.begun
 
     def _check_together(self) -> None:
         """Check the results of each while the others run in a loop."""
@@ -440,7 +459,6 @@ class _Conductor:
     # Records.
 
     def _records(self) -> Iterator[Record]:
-        whole = self._all_work_was_done()
         failed = [
             worker for worker in self._workers
             if worker.record is None or worker.record.status not in MEASURED
@@ -451,8 +469,9 @@ class _Conductor:
             if record.status not in MEASURED:
                 yield replace(record, task=self._tasks[place])
                 continue
-            if place == 0 and whole:
-                record = replace(record, measurements=(*record.measurements, *self._makespans()))
+            if place == 0:
+                notes = tuple(dict.fromkeys((*record.notes, *self._notes)))
+                record = replace(record, measurements=(*record.measurements, *self._makespans()), notes=notes)
             if not failed:
                 yield from split_record(record)
                 continue
@@ -465,9 +484,6 @@ class _Conductor:
         for worker in self._solo.values():
             if worker.record is not None:
                 yield worker.record if worker.record.status not in MEASURED else _only_alone(worker.record)
-
-    def _all_work_was_done(self) -> bool:
-        return all(self._together.values())
 
     def _makespans(self) -> Iterator[Measurement]:
         company = self._tasks[0].settings.company

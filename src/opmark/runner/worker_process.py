@@ -143,7 +143,8 @@ class WorkerProcess:
 
     def reply(self, timeout: float, doing: str) -> Reply:
         """Wait for the next reply. Raise WorkerDied if there is none in time."""
-        return decode_reply(self._next_line(timeout, doing))
+        found: Reply = decode_reply(self._next_line(timeout, doing))
+        return found
 
     def send(self, line: bytes) -> None:
         """Send a line to the worker. Raise WorkerDied if it has died since its last answer."""

@@ -83,7 +83,7 @@ REQUEST_LATENCY = "request_latency"
 CORUN_LATENCY, MAKESPAN, SEQUENCE_TIME = "corun_latency", "makespan", "sequence_time"
 """Quantities of operators that run together, or alone in turns with that."""
 NAMED_BY_TIMER = frozenset({REQUEST_LATENCY, CORUN_LATENCY, MAKESPAN, SEQUENCE_TIME})
-"""Quantities whose timer is the text of `Settings.circumstances`: under what load, or beside what they were measured."""
+"""Quantities whose timer is the text of `Settings.circumstances`: the load, or what ran at the same time."""
 
 _ALL = (
     Quantity(

@@ -1,7 +1,7 @@
 """Measures a task alone and together with others, in turns, so that both have the same process, memory and clocks.
 
-On a CPU each operator has a process of its own, and the parent conducts: it tells all of them when to call in a loop. On
-a device that has streams, one process has all launches, each on a stream of its own.
+On a CPU each operator has a process of its own, and the parent conducts: it tells all of them when to call in a loop.
+On a device that has streams, one process has all launches, each on a stream of its own.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _SPIN = 0.002
 """Seconds before a common start in which a worker looks at the clock instead of sleeping."""
 _OF_SCHEDULER = (PREEMPTED, "interrupted")
 """Cautions about cores that were taken away, which is what sharing cores means."""
+_CROWDED = "crowded"
 
 
 class _Samples:
@@ -85,9 +86,9 @@ def make_measurement(
     )
     if not company.alone and shares_cores(company):
         crowded = Caution(
-            "crowded",
-            f"{count_noun(1 + len(company.others), 'operator')} share cores: the scheduler takes them away from each in "
-            "turn, and times are those of such a crowd",
+            _CROWDED,
+            f"{count_noun(1 + len(company.others), 'operator')} share cores: the scheduler takes them away from each "
+            "in turn, and times are those of such a crowd",
             "--cores split gives each operator cores of its own",
         )
         kept = [one for one in found if one.code not in _OF_SCHEDULER]
@@ -280,7 +281,7 @@ class StreamMeasurement:
         beside = [min(_MOST_CALLS // count, ceil(cover / max(own, 1e-9))) for own in seconds]
         beside[place] = timed
         if any(calls * own < cover / _COVER for calls, own in zip(beside, seconds, strict=True)):
-            self.notes.append("calls of a companion are too short for the queue: it may have ended before the last call")
+            self.notes.append("calls of a companion are too short for the queue: it may have ended before the last one")
         alone_samples: list[float] = []
         beside_samples: list[float] = []
         self._watch.begin()
@@ -342,4 +343,5 @@ class StreamMeasurement:
     ) -> Measurement:
         found = make_measurement(quantity, company, samples, self._rule, calls=calls, conditions=conditions)
         # The device's own times do not depend on who has a core.
-        return replace(found, cautions=tuple(one for one in found.cautions if one.code not in (*_OF_SCHEDULER, "crowded")))
+        of_host = (*_OF_SCHEDULER, _CROWDED)
+        return replace(found, cautions=tuple(one for one in found.cautions if one.code not in of_host))

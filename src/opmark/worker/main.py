@@ -59,7 +59,8 @@ def read_command() -> Command:
     line = sys.stdin.buffer.readline()
     if not line:
         sys.exit()
-    return decode_command(line)
+    found: Command = decode_command(line)
+    return found
 
 
 def set_up_process(pipe: int) -> None:

@@ -172,7 +172,8 @@ class TaskRunner:
         from opmark.worker.company import ConductedMeasurement, StreamMeasurement
 
         task, backend, verification = record.task, self._backend, record.verification
-        assert verification is not None and task.settings.company is not None
+        assert verification is not None
+        assert task.settings.company is not None
 
         def check() -> str:
             if verification.checked == "none":

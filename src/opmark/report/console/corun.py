@@ -18,14 +18,14 @@ WORDS = {"faster": "faster together", "slower": "slower together", "same": "the 
 def print_corun(results: Sequence[CorunResult], notes: Sequence[str], console: Console) -> None:
     """Print a matrix of slowdowns, then a line for each company, and remarks."""
     members = list(dict.fromkeys(_names(result.members) for result in results if len(result.members) == 2))
-    rows = [
-        [one.name, one.where, f"beside {', '.join(_others(result, place))}", _time(one.alone), _time(one.beside),
+    rows: list[list[str | Text]] = [
+        [one.name, one.where, ", ".join(_others(result, place)), _time(one.alone), _time(one.beside),
          ratio_text(one.slowdown), one.bound, Text(one.status, style=STYLES[one.status])]
         for result in results
         for place, one in enumerate(result.members)
     ]  # fmt: skip
-    heads = ("operator", "on", "beside", "alone", "beside it", "slowdown", "bound", "status")
-    print_rows(heads, rows, console, 3, left=("bound", "status"), optional=[("bound",), ("alone", "beside it")])
+    columns = ("operator", "on", "beside", "alone", "beside it", "slowdown", "bound", "status")
+    print_rows(columns, rows, console, 3, left=("bound", "status"), optional=[("bound",), ("alone", "beside it")])
     if len(members) > 1:
         console.print()
         print_matrix(results, console)

@@ -279,31 +279,24 @@ class CorunSession:
         """Return some of the operators as they run together."""
         on_host = [place for place in places if self.operators[place].on_host]
         cores = dict(zip(on_host, self._cores_of(on_host), strict=True))
-        whole = tuple(sorted({core for own in cores.values() for core in own}))
+        whole = self.whole_cores(on_host)
         return [self.member(place, cores.get(place, ()), whole) for place in places]
 
-    def member(
-        self,
-        place: int,
-        cores: tuple[int, ...],
-        whole: tuple[int, ...],
-        threads: int = 0,
-        configuration: tuple[Any, ...] = (),
-        solo: Task | None = None,
-    ) -> Member:
-        """Return an operator on these cores. By itself it has `whole`, the cores of all, unless `solo` is given."""
-        threads = threads or self.threads[place] or max(1, len(cores))
-        own = self.task(place, threads, configuration)
-        if solo is None and len(whole) > len(cores) and self.operators[place].on_host:
-            solo = self.task(place, len(whole))
-        return Member(own, cores, solo, whole if solo else ())
+    def whole_cores(self, places: Sequence[int]) -> tuple[int, ...]:
+        """Return the cores that some of the operators have between them."""
+        return tuple(sorted({core for own in self._cores_of(places) for core in own}))
 
-    def task(self, place: int, threads: int, configuration: tuple[Any, ...] = ()) -> Task:
+    def member(self, place: int, cores: tuple[int, ...], whole: tuple[int, ...]) -> Member:
+        """Return an operator on these cores. By itself it could have `whole`, the cores of all."""
+        own = self.task(place, self.threads[place] or max(1, len(cores)))
+        if len(whole) > len(cores) and self.operators[place].on_host:
+            return Member(own, cores, self.task(place, len(whole)), whole)
+        return Member(own, cores)
+
+    def task(self, place: int, threads: int) -> Task:
         operator = self.operators[place]
         settings = settings_for(_measure_options(self.request, threads=threads, processes=1))[0]
-        return Task(
-            operator.case, operator.info.name, operator.implementation, replace(settings, configuration=configuration)
-        )
+        return Task(operator.case, operator.info.name, operator.implementation, settings)
 
     def run(self, companies: Sequence[Sequence[Member]], label: str = "", notes: Sequence[str] = ()) -> Corun:
         """Measure companies in rounds of fresh processes until their verdicts are decided, or time is up."""

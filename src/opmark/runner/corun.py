@@ -17,6 +17,7 @@ from statistics import median
 
 from msgspec.structs import replace
 
+from opmark.plugin import BackendInfo
 from opmark.plugin.registry import backend as find_backend
 from opmark.runner.supervisor import Supervisor, WorkerOptions
 from opmark.runner.worker_process import WorkerDied, record_of_death
@@ -44,14 +45,15 @@ from opmark.worker.process_setup import CORES
 _LEAD = 0.01
 """Seconds from the order until the common start."""
 _QUIET = 0.25
-"""Seconds after which threads of a math library that have nothing to do are asleep: OpenBLAS lets them look for work for
-some 30 ms, Intel's OpenMP for 200 ms."""
+"""Seconds after which threads of a math library that have nothing to do are asleep: OpenBLAS lets them look for work
+for some 30 ms, Intel's OpenMP for 200 ms."""
 _FEWEST_SAMPLES = 3
 _ENLARGEMENTS = 3
 """How often a stretch is repeated, each time twice as long, where an operator had too few whole samples."""
-_ROUND_TIME = 0.02
-"""Seconds that a sample of the makespan lasts at least: workers begin within some microseconds of each other."""
-_MAKESPANS = (4, 20)
+_ROUND_TIME = 5e-3
+"""Seconds that a sample of the makespan lasts at least: workers begin within some microseconds of each other. A longer
+one would more often contain a turn of another process."""
+_MAKESPANS = (10, 40)
 """Fewest and most samples of the makespan in one process."""
 _LATE = 0.02
 """Share of a sample of the makespan by which an operator may begin after the others; later ones are taken again."""
@@ -163,6 +165,13 @@ def split_record(record: Record) -> Iterator[Record]:
             )
 
 
+def pinned_side(info: BackendInfo, threads: int, cores: Sequence[int]) -> Side | None:
+    """Return what makes a worker run on these cores; None without cores."""
+    if not cores:
+        return None
+    return Side(info.name, info.name, threads, environ={CORES: ",".join(map(str, cores))})
+
+
 class _Failed(Exception):
     """A member has ended its task before its time; its record says why."""
 
@@ -172,8 +181,6 @@ class _CompanyWorker:
 
     def __init__(self, task: Task, cores: tuple[int, ...], options: WorkerOptions, stack: ExitStack) -> None:
         info = find_backend(task.backend)
-        pinned = {CORES: ",".join(map(str, cores))} if cores else {}
-        side = Side(info.name, info.name, task.settings.threads, environ={**pinned}) if pinned else None
         self.task = task
         self.record: Record | None = None
         """Why there is nothing more to be had of it, or what it has measured."""
@@ -183,6 +190,7 @@ class _CompanyWorker:
         self.trapped = False
         """Whether it met an instruction that this machine does not have or does not allow."""
         self._options = options
+        side = pinned_side(info, task.settings.threads, cores)
         self._supervisor = Supervisor(info, task.settings.threads, options, side)
         self._doing, self._since = "starting", time.perf_counter()
         stack.callback(self._supervisor.close)

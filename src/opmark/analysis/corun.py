@@ -175,6 +175,21 @@ def _bound(record: Record, seconds: float, machine: MachineFacts | None) -> str:
     return "compute" if share.bound == "compute" else "memory"
 
 
+def slowdown_matrix(results: Sequence[CorunResult]) -> tuple[list[str], dict[tuple[str, str], CorunRatio]]:
+    """Return the operators of all pairs, and the slowdown of each beside each other one."""
+    names: dict[str, None] = {}
+    cells: dict[tuple[str, str], CorunRatio] = {}
+    for result in results:
+        if len(result.members) != 2:
+            continue
+        own = [one.name for one in result.members]
+        names |= dict.fromkeys(own)
+        for place, one in enumerate(result.members):
+            if one.slowdown:
+                cells[own[place], own[1 - place]] = one.slowdown
+    return list(names), cells
+
+
 # What a scheduler asks.
 
 

@@ -277,10 +277,14 @@ class StreamMeasurement:
         seconds = [self._alone(index, 1) for index in range(count)]  # the first calls load what they need
         seconds = [self._alone(index, 2) / 2 for index in range(count)]
         timed = max(1, min(_MOST_CALLS // (2 * count), ceil(_STRETCH / max(seconds[place], 1e-9))))
-        cover = _COVER * count * timed * seconds[place]
-        beside = [min(_MOST_CALLS // count, ceil(cover / max(own, 1e-9))) for own in seconds]
+        # The others have to be at work until the last timed call is done.
+        share = _MOST_CALLS // count
+        others = [own for index, own in enumerate(seconds) if index != place]
+        timed = max(1, min(timed, int(share * min(others) / max(_COVER * count * seconds[place], 1e-9))))
+        cover = count * timed * seconds[place]
+        beside = [min(share, ceil(_COVER * cover / max(own, 1e-9))) for own in seconds]
         beside[place] = timed
-        if any(calls * own < cover / _COVER for calls, own in zip(beside, seconds, strict=True)):
+        if any(share * own < cover for own in others):
             self.notes.append("calls of a companion are too short for the queue: it may have ended before the last one")
         alone_samples: list[float] = []
         beside_samples: list[float] = []

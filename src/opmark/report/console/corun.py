@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from opmark.analysis.corun import slowdown_matrix
 from opmark.report.console.table import STYLES, print_prose, print_rows
 from opmark.schema.corun import CorunMember, CorunRatio, CorunResult
 from opmark.units import seconds, significant
@@ -53,21 +54,6 @@ def print_matrix(results: Sequence[CorunResult], console: Console) -> None:
     names, cells = slowdown_matrix(results)
     rows = [[name, *(ratio_text(cells.get((name, other))) for other in names)] for name in names]
     print_rows(("slower by, beside", *names), rows, console, 1)
-
-
-def slowdown_matrix(results: Sequence[CorunResult]) -> tuple[list[str], dict[tuple[str, str], CorunRatio]]:
-    """Return the operators of all pairs, and the slowdown of each beside each other one."""
-    names: dict[str, None] = {}
-    cells: dict[tuple[str, str], CorunRatio] = {}
-    for result in results:
-        if len(result.members) != 2:
-            continue
-        own = _names(result.members)
-        names |= dict.fromkeys(own)
-        for place, one in enumerate(result.members):
-            if one.slowdown:
-                cells[own[place], own[1 - place]] = one.slowdown
-    return list(names), cells
 
 
 def _names(members: Sequence[CorunMember]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ class Companion(Struct, frozen=True):
 
     op: str
     params: str
-    """All parameters as JSON with sorted keys: settings are hashed."""
+    """All parameters as JSON, because settings are hashed."""
     phase: Phase
     backend: str
     implementation: str
@@ -36,7 +36,7 @@ class Companion(Struct, frozen=True):
     def of(cls, task: Task, cores: tuple[int, ...]) -> Companion:
         """Describe a task that is pinned to these cores."""
         case, settings = task.case, task.settings
-        params = json.dumps(case.params, sort_keys=True, separators=(",", ":"))
+        params = json.dumps(case.params, separators=(",", ":"))
         return cls(
             case.op, params, case.phase, task.backend, task.implementation, settings.threads, cores, case.wrt,
             settings.configuration,

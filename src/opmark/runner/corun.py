@@ -305,7 +305,7 @@ class _Conductor:
         """Samples of makespan and sequence."""
         self._notes: list[str] = []
         self._last: Sequence[_CompanyWorker] = ()
-        """Those that were called last."""
+        """Workers that were called last."""
         self._rounds = 1
         self.every = [*self._workers, *self._solo.values()]
 

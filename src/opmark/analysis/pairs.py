@@ -30,12 +30,12 @@ class Way(NamedTuple):
     implementation: str
     threads: int
     load: str = ""
-    """The load as `Load.text` writes it; empty without load."""
+    """The load, or the company, as `Settings.circumstances` has it; empty without."""
 
 
 def way_of_task(task: Task) -> Way:
-    load = task.settings.load.text if task.settings.load else ""
-    return Way(task.case.id, task.backend, task.implementation, task.settings.threads, load)
+    settings = task.settings
+    return Way(task.case.id, task.backend, task.implementation, settings.threads, settings.circumstances)
 
 
 class Measured(NamedTuple):

@@ -41,10 +41,11 @@ from opmark.plugin.registry import backend_or_none, items_of, parameters_of, way
 from opmark.schema import QUANTITIES, Cache, Case, Caution, Cost, Measurement, Record, Run, Task
 from opmark.schema.case import MODEL_PREFIX, Phase, shown_case
 from opmark.schema.chart import Unit
+from opmark.schema.company import Company
 from opmark.schema.cost import Link, Traffic
 from opmark.schema.load import Load
 from opmark.schema.machine import NoiseFloor, Peaks
-from opmark.schema.measurement import PREEMPTED, REQUEST_LATENCY
+from opmark.schema.measurement import NAMED_BY_TIMER, PREEMPTED, REQUEST_LATENCY
 from opmark.schema.record import COUNTED, FAILED, NOT_TRIED, GraphCoverage, Overlap, Status, StoredFigure, severity
 from opmark.schema.record_head import RecordHead
 from opmark.schema.task import key_across_processes
@@ -52,8 +53,8 @@ from opmark.stats import geometric_mean, log_interval
 from opmark.stats.measurement import SampledFigure, Summary, figure_of, join_figures
 from opmark.units import percent, seconds
 
-NO_WORK = ("host_time", REQUEST_LATENCY)
-"""Times from which no rate follows: they do not include the work itself, or that of other clients as well."""
+NO_WORK = frozenset({"host_time", *NAMED_BY_TIMER})
+"""Times from which no rate follows: they do not include the work itself, or that of others as well."""
 
 
 def unit_of(quantity: str) -> Unit:
@@ -187,12 +188,19 @@ class Row(Struct, frozen=True, dict=True):
     """Stage in which the task ended, if it did not reach its end."""
     load: Load | None = None
     """The load under which requests were measured."""
+    company: Company | None = None
+    """The operators that ran at the same time."""
     count: int = 1
     """How often the program that the case comes from makes this call."""
     original: float | None = None
     """Seconds of one call in that program, where they are known."""
     step_share: float | None = None
     """Count times seconds, relative to the sum over the run on this backend; None where no case has a count."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it was measured by itself: neither under load nor in company."""
+        return self.load is None and self.company is None
 
     @property
     def is_model(self) -> bool:
@@ -419,7 +427,7 @@ class RowNames:
 
     def __init__(self) -> None:
         self._parameters: dict[tuple[str, str], str] = {}
-        self._where: dict[tuple[str, str, int, Load | None, int], str] = {}
+        self._where: dict[tuple[str, str, int, str, int], str] = {}
 
     def parameters(self, case: Case, called: str) -> str:
         key = (case.id, called)
@@ -429,14 +437,13 @@ class RowNames:
         return found
 
     def where(self, head: RecordHead, processes: int) -> str:
-        load = head.body.task.settings.load
-        key = (head.backend, head.implementation, head.threads, load, processes)
+        under = head.body.task.settings.circumstances
+        key = (head.backend, head.implementation, head.threads, under, processes)
         found = self._where.get(key)
         if found is None:
             several = f" in {processes} processes" if processes > 1 else ""
             way = way_of(head.backend, head.implementation)
-            under = f", {load.text}" if load else ""
-            found = self._where[key] = f"{head.backend}{way} ×{head.threads}{under}{several}"
+            found = self._where[key] = f"{head.backend}{way} ×{head.threads}{under and f', {under}'}{several}"
         return found
 
 
@@ -481,7 +488,7 @@ def _head_of(record: Record, run_id: str) -> RecordHead:
 def _rivals_key(task: Task) -> object:
     """Return a key that is equal for tasks that differ only in their implementation."""
     settings = task.settings
-    return task.case.id, task.backend, settings.threads, settings.mode, settings.seed, settings.load
+    return task.case.id, task.backend, settings.threads, settings.mode, settings.seed, settings.circumstances
 
 
 def _gain(row: Row, first: Row) -> float | None:
@@ -590,6 +597,7 @@ def _make_row(
         verified=body.verification.checked if body.verification else "",
         view=body.view,
         load=settings.load,
+        company=settings.company,
         count=body.task.case.count,
         original=body.task.case.duration,
         **found,

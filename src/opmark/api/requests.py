@@ -13,7 +13,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 from opmark.errors import UserError, nearest
-from opmark.schema.case import MODEL_PREFIX
+from opmark.schema.case import MODEL_PREFIX, PHASES
 from opmark.schema.comparison import FAIL_ON
 from opmark.schema.options import (
     DEFAULT_COMPILE_TIMEOUT,
@@ -450,6 +450,77 @@ class EvaluateRequest(StoreOptions):
     compile_timeout: Annotated[float, _measuring("compile_timeout")] = DEFAULT_COMPILE_TIMEOUT
     resume: Annotated[bool, Option("Continue an interrupted run.")] = False
     on_start: "Callable[[Run, Plan, list[Record]], None] | None" = None
+    on_record: "Callable[[Record], None] | None" = None
+    say: Callable[[str], None] = talk
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CorunRequest(StoreOptions):
+    """`opmark corun`"""
+
+    ops: Annotated[
+        Names,
+        Option("Operators that run at the same time, two or more; the same one may be named twice. "
+               "Models too, as in model:resnet50.", argument="OPS", form="texts"),
+    ] = field(default=(), kw_only=False)  # fmt: skip
+    workload: Annotated[
+        PathLike | None,
+        Option("A workload file: each of its cases is an operator.", ("-w", "--workload"), form="path"),
+    ] = None
+    params: Annotated[
+        Names,
+        Option("NAME=VALUE for all operators, or N.NAME=VALUE for the N-th, as in 2.M=512.", ("-p", "--param"),
+               form="texts"),
+    ] = ()  # fmt: skip
+    size: Annotated[
+        Names, Option("small, typical, large: for all, or one for each. [default: typical, without parameters]")
+    ] = ()  # fmt: skip
+    phase: Annotated[
+        Names, Option("forward, backward, both: for all, or one for each. [default: forward]", known=PHASES)
+    ] = ()
+    backend: Annotated[
+        Names, Option("A backend for all, or one for each operator, in their order. [default: torch-cpu, or numpy-cpu]")
+    ] = ()  # fmt: skip
+    impl: Annotated[
+        Names, Option("An implementation for all, or one for each. [default: the first that the backend has]")
+    ] = ()  # fmt: skip
+    cores: Annotated[
+        Names,
+        Option("split, cores of its own for each; shared, all cores for all; or a set for each, as in --cores 0-1 "
+               "--cores 2,3. [default: split]", form="texts", example="0-1 --cores 2-3"),
+    ] = ()  # fmt: skip
+    threads: Annotated[
+        Numbers,
+        Option("Threads of each operator beside the others: one number for all, or one for each. [default: one per "
+               "core that it may use]", least=1, most=MOST_THREADS, example="1,2"),
+    ] = ()  # fmt: skip
+    group: Annotated[bool, Option("All operators at once, too; without it, three or more run in pairs.")] = False
+    tune: Annotated[
+        bool,
+        Option("Search cores, threads and knobs of all operators together for the least makespan, and compare it with "
+               "one after the other, each at its own best."),
+    ] = False  # fmt: skip
+    trials: Annotated[
+        int, Option("For --tune: candidates to measure at most.", least=1, most=10**4, example="40")
+    ] = 24  # fmt: skip
+    effort: Annotated[str, _EFFORT] = "quick"
+    processes: Annotated[
+        int | None,
+        Option(f"Rounds of fresh processes at most. [default: {', '.join(map(str, STAGES))} until it is decided]",
+               least=1, most=STAGES[-1], example="10"),
+    ] = None  # fmt: skip
+    budget: Annotated[
+        float,
+        Option("Seconds after which no further round is started.", above=0, most=LONGEST, unit="seconds",
+               example="900"),
+    ] = 900.0  # fmt: skip
+    margin: Annotated[float, _MARGIN] = MARGIN
+    seed: Annotated[int, _measuring("seed")] = 0
+    verify: Annotated[bool, _measuring("verify")] = True
+    timeout: Annotated[float, _measuring("timeout")] = DEFAULT_TIMEOUT
+    compile_timeout: Annotated[float, _measuring("compile_timeout")] = DEFAULT_COMPILE_TIMEOUT
+    on_step: OnStep = ignore_step
+    """Called with the number of rounds done, how many there may be, and what is measured now."""
     on_record: "Callable[[Record], None] | None" = None
     say: Callable[[str], None] = talk
 

@@ -50,6 +50,12 @@ COMMANDS = {
         "\n\nThe sides differ in one thing: --backend, --impl, --python or --threads with two values, --env, --rev or "
         "--same says in what.",
     ),
+    "corun": (
+        "corun",
+        "Does it pay to run operators at the same time?"
+        "\n\nHow much each is slowed down beside each other one, and the time of all together against one after the "
+        "other. With --tune, cores, threads and knobs are searched together.",
+    ),
     "judge": (
         "judge",
         "Is a kernel correct, and faster than a baseline?"
@@ -183,7 +189,7 @@ COMMANDS = {
 
 PANELS = {
     "Measure": (
-        "run", "list", "describe", "coverage", "judge", "capture", "replay", "extract", "ledger", "evaluate",
+        "run", "corun", "list", "describe", "coverage", "judge", "capture", "replay", "extract", "ledger", "evaluate",
         "predict",
     ),
     "Tune": ("space", "tune", "tuned"),

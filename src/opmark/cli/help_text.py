@@ -55,6 +55,12 @@ EXAMPLES = {
         "opmark space matmul -p M=512 -p N=512 -p K=512 --backend tvm-cpu",
         "opmark space softmax --backend triton-cuda -o space.json",
     ),
+    "corun": (
+        "opmark corun matmul softmax",
+        "opmark corun matmul matmul -p M=512 -p 2.M=64 --cores shared",
+        "opmark corun -w ops.yaml --group",
+        "opmark corun matmul layer_norm --tune --budget 300",
+    ),
     "tune": (
         "opmark tune matmul -p M=512 -p N=512 -p K=512 --backend tvm-cpu --budget 5m",
         "opmark tune -w ops.yaml --backend triton-cuda --trials 200",

@@ -49,6 +49,18 @@ def affinity() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
+def cores_by_place() -> list[int]:
+    """Return the cores that this process may use, those of one package and threads of one physical core side by
+    side."""
+    return sorted(affinity(), key=_place_of_core)
+
+
+def _place_of_core(core: int) -> tuple[int, int, int]:
+    folder = f"/sys/devices/system/cpu/cpu{core}/topology"
+    package, physical = (_read(f"{folder}/{name}") or "" for name in ("physical_package_id", "core_id"))
+    return (int(package) if package.isdecimal() else 0, int(physical) if physical.isdecimal() else core, core)
+
+
 def numa_nodes() -> str | None:
     """Return the number of NUMA nodes and the processors of each, as in `2;0-31;32-63`; None if the kernel has none."""
     found = sorted(NODES.glob("node[0-9]*"), key=lambda node: int(node.name[4:]))

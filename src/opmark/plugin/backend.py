@@ -14,7 +14,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from opmark.errors import Unsupported
+from opmark.errors import TimerFailed, Unsupported
 from opmark.plugin.instruments import DeviceClock, MemoryProbe, Sensors, Timer
 from opmark.plugin.operator import Launch, Operator
 from opmark.plugin.param import Params
@@ -198,6 +198,8 @@ class BackendInfo:
     """Ways to prepare a launch, as in `NAME/max-autotune`; the plain name means the first."""
     variant: str = ""
     """The chosen variant. The registry fills it in."""
+    streams: bool = False
+    """Whether one process can run several launches at the same time, each on a stream of its own: Backend.streams."""
     space: str = ""
     """`module:function`, which returns the knobs of the backend itself for an operator and its parameters, whatever the
     implementation is: a Space, or None. It imports no framework. See Backend.configure."""
@@ -295,6 +297,26 @@ class MemoryLayout(NamedTuple):
     @classmethod
     def of_array(cls, array: Any) -> MemoryLayout:
         return cls(array.__array_interface__["data"][0], array.shape, array.strides, array.itemsize)
+
+
+class Streams(ABC):
+    """Launches on one device, each on a stream of its own."""
+
+    @abstractmethod
+    def run(self, calls: Sequence[int]) -> list[float]:
+        """Call each launch so many times, one stream beside the other, and wait for all. Return for each the device's
+        seconds from the common start until the last of its calls is done; 0 for one that is not called.
+
+        All streams begin together: the device is held until the calls are queued, as far as its queue takes them."""
+
+    @abstractmethod
+    def start(self, calls: Sequence[int]) -> None:
+        """Queue the same without waiting for it."""
+
+    def capture(self, calls: Sequence[int]) -> Callable[[], float]:
+        """Capture the same in one graph whose branches are the streams. Return a function that replays it, and returns
+        the device's seconds. Raise TimerFailed where the device has no graphs, or cannot capture these calls."""
+        raise TimerFailed("this device has no graphs")
 
 
 class Backend(ABC):
@@ -519,6 +541,10 @@ class Backend(ABC):
         outputs do not depend are left out.
         """
         raise Unsupported(f"{self.info.name} has no automatic differentiation")
+
+    def streams(self, launches: Sequence[Launch]) -> Streams:
+        """Return these launches, each on a stream of its own; only if its BackendInfo says that it has `streams`."""
+        raise Unsupported(f"{self.info.name} does not say how several launches run at the same time")
 
     def clients(
         self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]

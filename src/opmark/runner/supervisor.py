@@ -188,6 +188,17 @@ class Supervisor:
                     return retried
             return self._starts.charge(record) if death.starting else record
 
+    @property
+    def process(self) -> WorkerProcess:
+        """The process of a worker that has started, for whoever tells it more than to run a task."""
+        assert self._worker is not None
+        return self._worker
+
+    @property
+    def environment(self) -> str:
+        """The id of the environment of the worker, once it has started."""
+        return self._environment
+
     def close(self) -> None:
         if self._worker:
             self._worker.close()

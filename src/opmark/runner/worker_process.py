@@ -20,7 +20,7 @@ from opmark.runner.guests.environments import own_environ
 from opmark.runner.guests.placement import choose_interpreter, worker_command
 from opmark.runner.ranks.authentication import SECRET
 from opmark.schema import Record, Status, Task
-from opmark.schema.messages import Hello, RunTask, Side, Stage, TaskReply, decode_hello, decode_reply, encode
+from opmark.schema.messages import Hello, Reply, RunTask, Side, Stage, TaskReply, decode_hello, decode_reply, encode
 from opmark.schema.record import TaskStage, utc_now
 from opmark.scratch import ScratchFolder
 from opmark.units import seconds
@@ -140,6 +140,11 @@ class WorkerProcess:
             doing = "compiling" if stage == "compile" else "running the task"
             if stage != "run":
                 limit = compile_timeout or timeout if stage == "compile" else timeout
+
+    def reply(self, timeout: float, doing: str) -> Reply:
+        """Wait for the next reply. Raise WorkerDied if there is none in time."""
+        found: Reply = decode_reply(self._next_line(timeout, doing))
+        return found
 
     def send(self, line: bytes) -> None:
         """Send a line to the worker. Raise WorkerDied if it has died since its last answer."""

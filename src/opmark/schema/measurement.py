@@ -80,6 +80,10 @@ class Quantity(Struct, frozen=True):
 
 REQUEST_LATENCY = "request_latency"
 """The quantity of a load."""
+CORUN_LATENCY, MAKESPAN, SEQUENCE_TIME = "corun_latency", "makespan", "sequence_time"
+"""Quantities of operators that run together, or alone in turns with that."""
+NAMED_BY_TIMER = frozenset({REQUEST_LATENCY, CORUN_LATENCY, MAKESPAN, SEQUENCE_TIME})
+"""Quantities whose timer is the text of `Settings.circumstances`: the load, or what ran at the same time."""
 
 _ALL = (
     Quantity(
@@ -128,6 +132,24 @@ _ALL = (
         REQUEST_LATENCY,
         "from the moment that a request of a client is due until its answer, with all clients at work",
         "what users of a served model wait for: percentiles under load (--clients, --arrival)",
+        "any",
+    ),
+    Quantity(
+        CORUN_LATENCY,
+        "from the call until its work is done, while other operators run in a loop; or alone, in turns with that",
+        "how much neighbours slow an operator down: `opmark corun`",
+        "any",
+    ),
+    Quantity(
+        MAKESPAN,
+        "from the common start of several operators until the last is done, per round of one call each",
+        "what running them together takes: `opmark corun`",
+        "any",
+    ),
+    Quantity(
+        SEQUENCE_TIME,
+        "time of the same calls one operator after the other, each with what it is fastest with alone",
+        "what `makespan` is held against",
         "any",
     ),
     Quantity(
@@ -187,7 +209,7 @@ class Measurement(Struct, frozen=True):
     """A key of QUANTITIES."""
     cache: Cache
     timer: str
-    """How the samples were timed; for request_latency, the load as `Load.text` writes it."""
+    """How the samples were timed; for quantities in NAMED_BY_TIMER, the load or the company."""
     samples: list[float]
     """Seconds (or joules) per call, in the order taken, outliers included, without the harness's own cost."""
     calls: int

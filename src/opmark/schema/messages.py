@@ -1,7 +1,9 @@
 """What a parent and its worker processes say to each other, one JSON line per message.
 
 The parent sends commands on the worker's standard input. The worker answers on a pipe of its own: first a `Hello`, then
-replies. The ranks of a group take one command more than a single worker, `JoinGroup`.
+replies. The ranks of a group take one command more than a single worker, `JoinGroup`. A worker whose task runs together
+with others says `Ready`, and then does what it is told until `EndTask`: times are those of `time.monotonic`, which all
+processes of a machine share.
 """
 
 from __future__ import annotations
@@ -61,6 +63,47 @@ class TaskReply(msgspec.Struct, frozen=True, tag=True):
     """True where this rank was fine itself, and stopped because another rank was not."""
 
 
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The launch is prepared and verified; now the parent says when it is called."""
+
+
+class Stretch(msgspec.Struct, frozen=True, tag=True):
+    """Command in company: call in a loop."""
+
+    begin: float
+    """When all begin."""
+    settle: float = 0.0
+    """Seconds from then on that are not sampled: the others have to be at work, and caches and clocks as they stay."""
+    seconds: float | None = None
+    """Seconds of sampling; None: until the next command comes."""
+    calls: int = 0
+    """Exactly so many calls instead, which are timed as one."""
+    keep: Literal["", "alone", "beside"] = ""
+    """What the samples are kept as."""
+
+
+class Stretched(msgspec.Struct, frozen=True, tag=True):
+    begun: float
+    ended: float
+    per_call: float
+    """Seconds of a call: the median of the samples, or the mean of the exact number of calls."""
+    sample: float
+    """Seconds that a sample lasts."""
+    samples: int
+
+
+class CheckResults(msgspec.Struct, frozen=True, tag=True):
+    """Command in company: check now, while the others run, that the launch still computes."""
+
+
+class ResultsChecked(msgspec.Struct, frozen=True, tag=True):
+    """A result that is wrong ends the task instead."""
+
+
+class EndTask(msgspec.Struct, frozen=True, tag=True):
+    """Command in company: send the record."""
+
+
 class Listening(msgspec.Struct, frozen=True, tag=True):
     """Rank 0 can be reached at this port, so that the others may join."""
 
@@ -76,8 +119,10 @@ class JoinFailed(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-Command = RunTask | JoinGroup
-Reply = Stage | TaskReply | Listening | Joined | JoinFailed
+CompanyCommand = Stretch | CheckResults | EndTask
+Command = RunTask | JoinGroup | CompanyCommand
+CompanyReply = Ready | Stretched | ResultsChecked
+Reply = Stage | TaskReply | Listening | Joined | JoinFailed | CompanyReply
 
 decode_hello = msgspec.json.Decoder(Hello).decode
 decode_command = msgspec.json.Decoder(Command).decode

@@ -282,7 +282,7 @@ class StoredFigure(Struct, frozen=True, array_like=True):
     quantity: str
     cache: Cache
     timer: str
-    """For request_latency, the load as `Load.text` writes it."""
+    """For quantities in NAMED_BY_TIMER, the load or the company."""
     calls: int
     samples: int
     median: float | None
@@ -308,7 +308,7 @@ class SeriesKey(NamedTuple):
     """Empty if nothing was measured."""
     cache: Cache | None
     load: str = ""
-    """The load as `Load.text` writes it; empty without load. Figures of different loads are never compared."""
+    """The load, or the company, as `Settings.circumstances` has it. Figures of different ones are never compared."""
 
 
 class Figure(Struct, frozen=True):
@@ -334,7 +334,7 @@ class Figure(Struct, frozen=True):
     cautions: tuple[str, ...] = ()
     """Codes of the cautions."""
     load: str = ""
-    """The load as `Load.text` writes it; empty without load."""
+    """The load, or the company, as `Settings.circumstances` has it; empty without."""
 
     @property
     def series(self) -> SeriesKey:

@@ -12,6 +12,7 @@ from msgspec.json import encode
 from msgspec.structs import fields, replace
 
 from opmark.schema.case import Case, digest
+from opmark.schema.company import Company
 from opmark.schema.evaluation import DataChoice
 from opmark.schema.load import Load
 from opmark.schema.measurement import Cache
@@ -97,6 +98,15 @@ class Settings(Struct, frozen=True):
     """Folder that what was compiled is written to; empty: nowhere."""
     configuration: tuple[tuple[str, bool | int | float | str | tuple[int, ...]], ...] = ()
     """Values of knobs, by name, of the implementation and of the backend. Empty: every knob has its default."""
+    company: Company | None = None
+    """What runs at the same time, while the task is measured."""
+
+    @property
+    def circumstances(self) -> str:
+        """The load, or the company, as tables name it; empty without. Figures are compared only where this is the
+        same."""
+        found = self.load or self.company
+        return found.text if found else ""
 
 
 def key_across_processes(case: str, backend: str, implementation: str, settings: Settings) -> tuple[object, ...]:

@@ -18,8 +18,9 @@ import msgspec
 from msgspec.structs import replace
 
 from opmark.schema import Case, Measurement, Record
+from opmark.schema.company import Company
 from opmark.schema.load import Load
-from opmark.schema.measurement import REQUEST_LATENCY
+from opmark.schema.measurement import NAMED_BY_TIMER
 from opmark.schema.record import Figure, StoredFigure
 from opmark.stats import median_inflation, median_interval
 from opmark.stats.measurement import cycles
@@ -109,6 +110,7 @@ DAMAGED_FIGURES = '[[null,null,null,null,null,null,null,null,null,["damaged"]]]'
 
 class _PlannedSettings(msgspec.Struct, frozen=True):
     load: Load | None = None
+    company: Company | None = None
 
 
 class _PlannedTask(msgspec.Struct, frozen=True):
@@ -116,7 +118,7 @@ class _PlannedTask(msgspec.Struct, frozen=True):
 
 
 class _PlannedBody(msgspec.Struct, frozen=True):
-    """The part of a record's JSON that says under which load it was to be measured."""
+    """The part of a record's JSON that says under which load, or beside what, it was to be measured."""
 
     task: _PlannedTask
 
@@ -328,22 +330,23 @@ def figures_from(who: tuple[Any, ...], stored: Sequence[StoredFigure], load: str
 
 
 def _load_of(figure: StoredFigure) -> str:
-    return figure.timer if figure.quantity == REQUEST_LATENCY else ""
+    return figure.timer if figure.quantity in NAMED_BY_TIMER else ""
 
 
 def planned_load(body: bytes | str) -> str:
-    """Return the load of a record's settings, as `Load.text` writes it; empty without load."""
+    """Return the load or the company of a record's settings, as `Settings.circumstances` has it; empty without."""
     with decoding():
-        load = _planned.decode(plain_body(body)).task.settings.load
-    return load.text if load else ""
+        settings = _planned.decode(plain_body(body)).task.settings
+        found = settings.load or settings.company
+        return found.text if found else ""
 
 
 def figures_of(run_id: str, record: Record) -> list[Figure]:
     task = record.task
     who = (run_id, task.case.id, task.case.op, task.backend, task.implementation, task.settings.threads)
     bare = (*who, task.settings.process, record.status, record.environment, record.started)
-    load = task.settings.load.text if task.settings.load else ""
-    return figures_from(bare, [stored_figure(measurement) for measurement in record.measurements], load)
+    stored = [stored_figure(measurement) for measurement in record.measurements]
+    return figures_from(bare, stored, task.settings.circumstances)
 
 
 # Records of stores before version 3: JSON as text, and the samples of all measurements in one row.

@@ -14,10 +14,10 @@ from opmark.hardware.sensors import visible_gpu
 from opmark.plugin import Backend, BackendInfo, Sensors
 from opmark.plugin.registry import backend as find_backend
 from opmark.schema import Environment
-from opmark.schema.messages import Hello, Reply, decode_command, encode
+from opmark.schema.messages import Command, Hello, Reply, decode_command, encode
 from opmark.version import VERSION
 from opmark.worker.measure.instruments import sensors_of
-from opmark.worker.process_setup import apply_side, die_with_parent, facts_of_side
+from opmark.worker.process_setup import apply_side, die_with_parent, facts_of_side, pin
 from opmark.worker.task_runner import TaskRunner
 
 # Variables that change what a framework computes with, so that they belong to the record.
@@ -48,10 +48,19 @@ def main(backend_name: str, threads: int, pipe: int, role: str = "") -> None:
 
             runner: TaskRunner = RankTaskRunner(info, backend, hello.environment.id, sensors, send)
         else:
-            runner = TaskRunner(info, backend, hello.environment.id, sensors, send)
+            runner = TaskRunner(info, backend, hello.environment.id, sensors, send, read_command)
         send(hello)
         for line in sys.stdin.buffer:
             send(runner.reply(decode_command(line)))
+
+
+def read_command() -> Command:
+    """Return the next command for a task that is under way. Without a parent there is nothing left to do."""
+    line = sys.stdin.buffer.readline()
+    if not line:
+        sys.exit()
+    found: Command = decode_command(line)
+    return found
 
 
 def set_up_process(pipe: int) -> None:
@@ -60,6 +69,7 @@ def set_up_process(pipe: int) -> None:
     score = Path("/proc/self/oom_score_adj")
     if os.access(score, os.W_OK):
         score.write_text("1000")
+    pin()
     apply_side()
     os.set_inheritable(pipe, False)  # processes that a framework starts must not hold it open
 

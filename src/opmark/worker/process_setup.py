@@ -19,6 +19,9 @@ from typing import Any
 _PR_SET_PDEATHSIG = 1
 _CANNOT_RUN = 126
 
+CORES = "OPMARK_CORES"
+"""The variable that pins a worker to cores, as in `0,1`: before any framework makes threads, which inherit it."""
+
 
 def die_with_parent() -> None:
     """End this process when its parent ends: a parent that is killed cannot tidy up. This lasts beyond an exec."""
@@ -42,6 +45,12 @@ def die_with(pid: int) -> None:
 def _die_after(process: int) -> None:
     select.select([process], [], [])
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def pin(environ: Mapping[str, str] = os.environ) -> None:
+    """Pin this process to the cores that its parent has chosen, if any."""
+    if CORES in environ and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, [int(core) for core in environ[CORES].split(",")])
 
 
 def apply_side(environ: Mapping[str, str] = os.environ) -> None:

@@ -24,12 +24,14 @@ from opmark.worker.functions import implementation_of
 from opmark.worker.measure.clock import mark_small_calls
 from opmark.worker.measure.instruments import Instruments
 from opmark.worker.measure.load import find_hanging_clients
-from opmark.worker.preparation import prepare, refuse_if_too_large
+from opmark.worker.preparation import PreparedLaunch, prepare, refuse_if_too_large
 from opmark.worker.quantities import TaskMeasurement
 
 _MAX_REASON = 500
 _REPEATING_SHARE = 0.1
 """Time for calls that look for races, relative to that of the measurement."""
+_RACE_TIME = 0.1
+"""Seconds for calls that look for races in company."""
 _STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped", RequestTimeout: "timeout"}
 
 Send = Callable[[Reply], None]
@@ -45,12 +47,15 @@ class TaskRunner:
         environment: str = "",
         sensors: Sensors | None = None,
         send: Send = lambda reply: None,
+        receive: Callable[[], Command] | None = None,
     ) -> None:
-        """`send` is told which stage comes next, since compiling has a time-out of its own."""
+        """`send` is told which stage comes next, since compiling has a time-out of its own. `receive` returns the next
+        command of a parent that conducts a task in company."""
         self._info = info
         self._backend = backend
         self._environment = environment
         self._send = send
+        self._receive = receive
         self._instruments = Instruments.of(info, backend, sensors)
         self._stage: TaskStage = "run"
         """What is being done with the task."""
@@ -129,6 +134,8 @@ class TaskRunner:
             return replace(record, evaluation=found)
 
         self._enter("measure")
+        if task.settings.company:
+            return self._measure_in_company(record, operator, implementation, prepared)
         if operator.foreign:  # no formula says what it costs, nor whether it is a view
             counted = backend.count(prepared.launch, [*prepared.reads, *prepared.seeds])
         else:
@@ -156,6 +163,37 @@ class TaskRunner:
             view=counted.view,
             notes=tuple(measuring.notes),
         )
+
+    def _measure_in_company(
+        self, record: Record, operator: Operator, implementation: Implementation, prepared: PreparedLaunch
+    ) -> Record:
+        """Measure alone and together in turns, and verify while the others run. A record of either is the parent's to
+        make: what is `disturbed` is known for each."""
+        from opmark.worker.company import ConductedMeasurement, StreamMeasurement
+
+        task, backend, verification = record.task, self._backend, record.verification
+        assert verification is not None
+        assert task.settings.company is not None
+
+        def check() -> str:
+            if verification.checked == "none":
+                return verification.after
+            from opmark.worker.verify.outputs import recheck
+
+            return recheck(task, operator, implementation, backend, prepared, _RACE_TIME)
+
+        if task.settings.company.streams:
+            measuring: ConductedMeasurement | StreamMeasurement = StreamMeasurement(
+                task, operator, backend, self._instruments, prepared.launch, check
+            )
+        else:
+            assert self._receive is not None
+            measuring = ConductedMeasurement(
+                task, backend, self._instruments, prepared.launch, check, self._send, self._receive
+            )
+        measurements = measuring.run()
+        after = replace(verification, after=measuring.checked)
+        return replace(record, measurements=measurements, verification=after, notes=tuple(measuring.notes))
 
     def _stage_of(self, error: Exception) -> TaskStage:
         found: TaskStage = getattr(error, "stage", self._stage)

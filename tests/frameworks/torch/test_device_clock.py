@@ -396,7 +396,7 @@ Ran = list[Any]
 def no_kernels(monkeypatch: pytest.MonkeyPatch) -> Ran:
     """The real profiler where nothing can hold a device; for how long it should have been held."""
     held: Ran = []
-    monkeypatch.setattr(device_clock, "_hold", held.append)
+    monkeypatch.setattr(device_clock, "hold_device", held.append)
     return held
 
 
@@ -436,7 +436,7 @@ def test_a_trace_begins_with_a_kernel_that_lasts_as_long_as_the_device_is_to_be_
 ) -> None:
     """A kernel there is in any case: it shows that the profiler records."""
     ran: Ran = []
-    monkeypatch.setattr(device_clock, "_hold", lambda seconds: ran.append(("hold", seconds)))
+    monkeypatch.setattr(device_clock, "hold_device", lambda seconds: ran.append(("hold", seconds)))
     CudaClock().trace([lambda: ran.append("call")], lambda: ran.append("before"), hold)
     (first, seconds), *rest = ran
     assert (first, rest) == ("hold", ["before", "call"])
@@ -448,7 +448,7 @@ def test_the_device_is_held_for_at_least_so_long(seconds: float, holds: bool, mo
     """At the clock of a fast GPU, so that a slower one is held longer, but never many times as long."""
     cycles: list[int] = []
     monkeypatch.setattr(torch.cuda, "_sleep", cycles.append)
-    device_clock._hold(seconds)
+    device_clock.hold_device(seconds)
     assert bool(cycles) == holds
     assert all(1.9e9 * seconds <= found <= 1e10 * seconds for found in cycles)
 

@@ -19,6 +19,7 @@ NULL_DEVICE = BackendInfo(
     summary="a device that is not there, with made-up clock, sensors and failures",
     dtypes=TORCH_DTYPES,
     loads="opmark.frameworks.null.backend:NullDevice",
+    streams=True,
     differentiates=True,
     computes=False,
 )

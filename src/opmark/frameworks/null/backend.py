@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opmark.errors import TimerFailed
-from opmark.plugin import Activity, DeviceClock, HostBackend, Implementation, Launch, Params, Timer, Trace
+from opmark.plugin import Activity, DeviceClock, HostBackend, Implementation, Launch, Params, Streams, Timer, Trace
 from opmark.schema import SensorReading, TensorSpec
 
 _BYTES_PER_SECOND = 1e11
@@ -118,6 +118,8 @@ _CLOCK = 1.5e9
 _EVENT = 1e-6
 _CACHE = 32 << 20
 _FAULTY_CALL = 5
+_INTERFERENCE = 0.4
+"""How much longer work takes on a stream for each other stream that has work."""
 _SLOW = 0.5
 
 
@@ -200,6 +202,35 @@ class NullSensors:
         return self._joules
 
 
+class NullStreams(Streams):
+    """Streams of a made-up device. Each works at a part of its speed while others do, and all together are faster than
+    one after the other."""
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        self._seconds = [_seconds(launch()) for launch in launches]
+        self._random = random.Random(0)
+
+    def run(self, calls: Sequence[int]) -> list[float]:
+        left = {i: count * own for i, (count, own) in enumerate(zip(calls, self._seconds, strict=True)) if count}
+        now, ends = 0.0, [0.0] * len(calls)
+        while left:
+            slowed = 1 + _INTERFERENCE * (len(left) - 1)
+            step = min(left.values())
+            now += step * slowed
+            for index in [i for i, own in left.items() if own <= step]:
+                ends[index] = now * (1 + 0.002 * abs(self._random.gauss(0, 1)))
+            left = {i: own - step for i, own in left.items() if own > step}
+        return ends
+
+    def start(self, calls: Sequence[int]) -> None:
+        return None
+
+    def capture(self, calls: Sequence[int]) -> Callable[[], float]:
+        if "no-graphs" in faults():
+            raise TimerFailed("these calls cannot be captured in a graph: not permitted")
+        return lambda: max(self.run(calls))
+
+
 class NullDevice(NullBackend):
     asynchronous = True
 
@@ -218,6 +249,9 @@ class NullDevice(NullBackend):
         if {"hang", "fail"} & faults():
             launches[-1] = FaultyLaunch(launches[-1], hangs="hang" in faults())
         return launches
+
+    def streams(self, launches: Sequence[Launch]) -> Streams:
+        return NullStreams(launches)
 
     def device_clock(self) -> NullDeviceClock:
         return NullDeviceClock()

@@ -37,6 +37,7 @@ def _torch(device: str, summary: str) -> BackendInfo:
         install="pip install 'opmark[torch]'",
         read_build=partial(_read_build, device),
         guest="torch",
+        streams=device == "cuda",
         space={"cpu": f"{_SPACES}:eager_cpu", "cuda": f"{_SPACES}:eager_cuda"}.get(device, ""),
         shares="opmark.frameworks.torch.shared:TorchSharedTensors" if device in ("cpu", "cuda") else "",
     )

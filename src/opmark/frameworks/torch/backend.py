@@ -32,6 +32,7 @@ from opmark.plugin import (
     MemoryLayout,
     MemoryProbe,
     ProcessGroup,
+    Streams,
     World,
     make_values,
 )
@@ -286,6 +287,11 @@ class TorchBackend(Backend):
         if forward:
             return _TorchStep(launch, tuple(inputs), seeds), gradients
         return partial(_gradients, roots, seeds, tuple(inputs), keep=True), gradients
+
+    def streams(self, launches: Sequence[Launch]) -> Streams:
+        from opmark.frameworks.torch.streams import TorchStreams
+
+        return TorchStreams(launches)
 
     def clients(
         self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]

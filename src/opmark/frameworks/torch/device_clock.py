@@ -48,7 +48,7 @@ class CudaClock(DeviceClock):
             raise TimerFailed(f"torch's profiler cannot start: {_first_line(error)}") from None
         try:
             with record_function(_OURS):
-                _hold(max(hold, _SIGN_OF_LIFE))
+                hold_device(max(hold, _SIGN_OF_LIFE))
             for launch in launches:
                 if before:
                     with record_function(_OURS):
@@ -62,7 +62,7 @@ class CudaClock(DeviceClock):
     def queued(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> list[float]:
         pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in launches]
         torch.cuda.synchronize()
-        _hold(hold)
+        hold_device(hold)
         for launch, (start, end) in zip(launches, pairs, strict=True):
             if before:
                 before()
@@ -103,7 +103,7 @@ class CudaClock(DeviceClock):
             raise WrongResult(f"the captured graph runs {found} of the {due} kernels that the calls launch")
 
 
-def _hold(seconds: float) -> None:
+def hold_device(seconds: float) -> None:
     """Keep the device busy, so that the next launches are queued before it gets to them."""
     if seconds > 0:
         torch.cuda._sleep(int(seconds * _CYCLES))

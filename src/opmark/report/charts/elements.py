@@ -15,13 +15,13 @@ from opmark.analysis.rows import MachineFacts, Row, RunView, Timing
 from opmark.plugin.registry import way_of
 from opmark.schema.chart import Chart, ChartSeries, Mark
 from opmark.schema.machine import findings_key
-from opmark.schema.measurement import PREEMPTED, REQUEST_LATENCY
+from opmark.schema.measurement import NAMED_BY_TIMER, PREEMPTED
 from opmark.schema.record import COUNTED, MEASURED
 from opmark.schema.tensor import DTYPES
 from opmark.units import count_noun
 
 COMMUNICATION = "of communication: the figures of bus bandwidth tell of it"
-UNDER_LOAD = "under load: the figures of load tell of it"
+UNDER_LOAD = "under load or in company: other figures tell of it"
 NO_TIME = "whose headline is no time"
 NO_MEDIAN = "without a median above 0"
 SCHEDULER = "that the scheduler interrupted: the number is its own"
@@ -82,7 +82,7 @@ def why_left_out(row: Row) -> str:
         return f"that ended as `{row.status}`"
     if row.traffic is not None:
         return COMMUNICATION
-    if row.load is not None:
+    if not row.is_plain:
         return UNDER_LOAD
     first = row.headline
     if first is not None and first.unit != "s":
@@ -94,8 +94,8 @@ def why_left_out(row: Row) -> str:
 
 def is_usable_time(timing: Timing | None) -> bool:
     """Whether it is a time of the operator with a place on a logarithmic axis; that of a request depends on the
-    load."""
-    return is_usable(timing) and timing.unit == "s" and timing.quantity != REQUEST_LATENCY
+    load, and that in company on the others."""
+    return is_usable(timing) and timing.unit == "s" and timing.quantity not in NAMED_BY_TIMER
 
 
 def ends(timing: Timing) -> tuple[float | None, float | None]:
@@ -222,12 +222,12 @@ def is_usable(timing: Timing | None) -> TypeGuard[Timing]:
 
 def usable_headline(row: Row) -> Timing | None:
     """Return the headline of a row that succeeded, if it is usable and no number under load."""
-    return row.headline if row.status in COUNTED and row.load is None and is_usable(row.headline) else None
+    return row.headline if row.status in COUNTED and row.is_plain and is_usable(row.headline) else None
 
 
 def note_unusable(rows: Iterable[Row]) -> list[str]:
     """Return a note on rows with unusable numbers; failures are listed elsewhere."""
-    alone = [row for row in rows if row.load is None and row.status in MEASURED and row.timings]
+    alone = [row for row in rows if row.is_plain and row.status in MEASURED and row.timings]
     count = sum(usable_headline(row) is None for row in alone)
     return [f"{count_noun(count, 'case')} left out: no usable number (preempted, 0 or none)"] if count else []
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from opmark.analysis.rows import RunView
 from opmark.report.charts.communication import bus
+from opmark.report.charts.corun import corun
 from opmark.report.charts.differences import differences
 from opmark.report.charts.elements import unique
 from opmark.report.charts.load import load
@@ -22,6 +23,7 @@ FIGURES: dict[str, Callable[[RunView], list[Chart]]] = {
     "frameworks": frameworks,
     "sweep": sweep,
     "load": load,
+    "corun": corun,
     "bus": bus,
     "overhead": overhead,
     "threads": threads,

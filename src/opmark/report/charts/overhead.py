@@ -83,7 +83,7 @@ def _against_smallest(run_view: RunView, rows: Sequence[Row]) -> Chart | None:
     """Return the chart of rows without device time: latency over bytes, with the smallest call of each backend."""
     hosts, pairs = list[Row](), list[tuple[Row, Mark]]()
     calls, others = set[tuple[str, str, float]](), dict[str, None]()
-    without = [row for row in rows if row.timing("device_time") is None and row.load is None]
+    without = [row for row in rows if row.timing("device_time") is None and row.is_plain]
     cache = _shared_cache(without, "latency")
     for row in without:
         latency = _usable_timing(row, "latency", cache)

@@ -11,7 +11,7 @@ from opmark.errors import OpmarkError, Unsupported, WrongResult
 from opmark.plugin import Backend, BackendInfo, Exchange, Implementation, Operator, Peers, ProcessGroup, Sensors, World
 from opmark.schema import Record, Task, Verification
 from opmark.schema.case import content_id
-from opmark.schema.messages import Command, Joined, JoinFailed, JoinGroup, Listening, Reply, TaskReply
+from opmark.schema.messages import Command, Joined, JoinFailed, JoinGroup, Listening, Reply, RunTask, TaskReply
 from opmark.schema.record import MEASURED
 from opmark.worker.preparation import make_inputs, refuse_if_too_large
 from opmark.worker.ranks.outputs import build, compare_on_rank, expected_on_rank, params_to_check
@@ -42,6 +42,7 @@ class RankTaskRunner(TaskRunner):
     def reply(self, command: Command) -> Reply:
         if isinstance(command, JoinGroup):
             return self.join(command)
+        assert isinstance(command, RunTask)
         self._follows = False
         record = self.run(command.task)
         return TaskReply(record, self._backend.usable(), self._follows)

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -77,7 +78,7 @@ class Timed:
             keep=lambda found: nodes.update({found.id: found.facts.get(NODE_FACT, "")}),
         )
         self.begun = time.perf_counter()
-        for record in executor.run(work, options, Retries(0), Resumed()):
+        for record in chain.from_iterable(executor.run(work, options, Retries(0), Resumed())):
             self.times.append(time.perf_counter())
             self.records.append(record)
             if at:

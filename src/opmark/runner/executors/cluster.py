@@ -290,6 +290,10 @@ class RayCluster:
         node.report = msgspec.json.decode(answer, type=NodeReport)
         node.known.update({one.name: one for one in node.report.backends})
         node.reason = "" if not self._only or node.name in self._only else "it is not among --nodes"
+        # Leases and records name a node: two machines of one name could not be told apart.
+        first = next(one for one in self.nodes.values() if one.name == node.name)
+        if first.address != node.address:
+            node.reason = f"the node at {first.address} has the same name: `ray start --node-name` gives it its own"
 
 
 class _Version(msgspec.Struct):

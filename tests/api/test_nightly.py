@@ -75,6 +75,7 @@ def test_the_second_night_is_compared_with_the_first(nights: Nights) -> None:
     newest, oldest = nights.runs()
     assert (newest.id, newest.label, newest.description) == (run.run, "nightly", "night of 2030-01-03")
     assert oldest.id == run.baseline
+    assert (nights.folder / ".gitignore").read_text() == "*\n"  # its files change no commit
     files = sorted(path.name for path in (nights.folder / "2030-01-03").iterdir())
     assert files == ["night.json", "small.html", "small.md", "small.xml", "summary.md"]
     written = json.loads((nights.folder / "2030-01-03" / "night.json").read_text())

@@ -33,7 +33,8 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> Callable[[Given], RayCluster]:
             def nodes() -> list[dict[str, Any]]:
                 return [
                     {"NodeID": name, "Alive": True, "NodeName": given.get("name", name),
-                     "NodeManagerAddress": given.get("address", "10.0.0.1"), "Resources": {"CPU": 8.0, **given.get("resources", {})}}
+                     "NodeManagerAddress": given.get("address", "10.0.0.1"),
+                     "Resources": {"CPU": 8.0, **given.get("resources", {})}}
                     for name, given in nodes.items()
                 ]  # fmt: skip
 
@@ -123,6 +124,14 @@ def test_a_report_of_another_version_is_not_read_further(made_up: Any) -> None:
     node = found.nodes["a"]
     found._read(node, b'{"opmark": "9.9", "whatever": [1, 2]}')
     assert node.reason == f"it has opmark 9.9, the driver {VERSION}"
+
+
+def test_a_node_without_processors_for_ray_only_types_commands(made_up: Any) -> None:
+    desk = {"resources": {"CPU": 0.0}, "cpu": "laptop"}
+    found = made_up({"a": {}, "desk": desk, "gpus": {"resources": {"CPU": 0.0, "GPU": 1.0}, "gpus": ["H100"]}})
+    assert names(found.one_kind([find_backend("torch-cpu")])) == {"a"}
+    assert "--num-cpus 0" in found.why_not(found.nodes["desk"], find_backend("torch-cpu"))
+    assert names(found.one_kind([find_backend("torch-cuda")])) == {"gpus"}
 
 
 def test_of_two_machines_with_one_name_the_second_takes_no_work(made_up: Any) -> None:

@@ -230,30 +230,32 @@ def sink(folder: Path) -> Iterator[Row]:
     (folder / "records").write_bytes(encode(records))
     server = Server(installed, durable=True)
     try:
-        for writers in (1, WRITERS):
+        for writers, size in ((1, 1), (1, 100), (WRITERS, 1)):
             db = server.new_database()
             open_sql(db, create=True).close()
-            command = [sys.executable, "-m", "benchmarks.fleet", "--write", db, "--records", str(folder / "records")]
+            command = [sys.executable, "-m", "benchmarks.fleet", "--write", db, "--records", str(folder / "records"),
+                       "--together", str(size)]  # fmt: skip
             processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(writers)]
             spans = [tuple(map(float, process.communicate()[0].split())) for process in processes]
             wall = max(end for _, end in spans) - min(begun for begun, _ in spans)
             with closing(open_sql(db)) as store:
                 stored = sum(len(store.records(run.id)) for run in store.runs())
             text = f"{stored / wall:,.0f} records a second; {stored:,} of {writers * WRITTEN:,} stored"
-            yield Row(f"PostgreSQL: {writers} writer{'s' * (writers > 1)}, one record at a time", "", text, None)
+            many = "one record" if size == 1 else f"{size} records"
+            yield Row(f"PostgreSQL: {writers} writer{'s' * (writers > 1)}, {many} at a time", "", text, None)
     finally:
         server.remove()
 
 
-def write(db: str, file: Path) -> None:
-    """Write records as a driver does; print when it began and ended."""
+def write(db: str, file: Path, together: int) -> None:
+    """Write records as a driver does, so many in a transaction; print when it began and ended."""
     records = msgspec.json.decode(file.read_bytes(), type=list[Record])
     with closing(open_sql(db, create=True)) as store:
         run = replace(new_run(Plan(tuple(record.task for record in records), ()), ""), tasks=len(records))
         store.begin(run)
         begun = time.time()
-        for record in records:
-            store.append(run.id, record)
+        for start in range(0, len(records), together):
+            store.extend(run.id, records[start : start + together])
         print(begun, time.time())
 
 
@@ -277,9 +279,10 @@ def main() -> None:
     parser.add_argument("--on", default=",".join(PARTS), help="parts to run. [%(default)s]")
     parser.add_argument("--write", help=argparse.SUPPRESS)
     parser.add_argument("--records", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--together", type=int, default=1, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.write:
-        write(arguments.write, arguments.records)
+        write(arguments.write, arguments.records, arguments.together)
         return
     load, table = os.getloadavg()[0], list[Row]()
     with TemporaryDirectory() as folder:

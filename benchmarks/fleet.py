@@ -1,6 +1,6 @@
 """A fleet: what sending tasks to other nodes costs, how it scales, and how soon a dead node is noticed.
 
-    python -m benchmarks.fleet                  all of it, about five minutes on two cores
+    python -m benchmarks.fleet                  all of it, six to eight minutes on two cores
     python -m benchmarks.fleet --on null,sink   parts: null, scaling, loss, limits, sink
 
 Nodes are Ray nodes on this machine: they share its cores, so tasks either do nothing (`null`) or sleep (`null-device`).
@@ -31,7 +31,7 @@ from opmark.runner.executors.ray_executor import RayExecutor
 from opmark.runner.executors.seats import FleetOptions, SeatDesk
 from opmark.runner.executors.units import WorkQueue
 from opmark.runner.plan import Plan, make_plan, settings_for
-from opmark.runner.session import Retries, new_run
+from opmark.runner.session import Retries, RunRecorder, new_run
 from opmark.runner.supervisor import WorkerOptions
 from opmark.schema import Case, Record
 from opmark.schema.fleet import NODE_FACT, Owner, SeatNews, TaskDone, decode_news, encode
@@ -49,7 +49,7 @@ SLEEPING_TASKS = 40
 PLANNED = 50_000
 ANSWERS = 5_000
 WRITERS = 16
-WRITTEN = 400
+WRITTEN = 200
 """Records of each writer."""
 PARTS = ("null", "scaling", "loss", "limits", "sink")
 SLOW = {"OPMARK_NULL_DEVICE": "slow"}
@@ -65,9 +65,15 @@ class Timed:
     """A run of a plan: when each record came, and what was said."""
 
     def __init__(
-        self, executor: LocalExecutor | RayExecutor, work: Plan, at: Callable[[str], None] | None = None
+        self,
+        executor: LocalExecutor | RayExecutor,
+        work: Plan,
+        at: Callable[[str], None] | None = None,
+        recorder: RunRecorder | None = None,
     ) -> None:
+        """`at` is given the node of each record; `recorder` stores what comes, as `opmark run` does."""
         self.times: list[float] = []
+        self.batches = 0
         self.records: list[Record] = []
         self.said: list[tuple[float, str]] = []
         nodes: dict[str, str] = {}
@@ -77,10 +83,13 @@ class Timed:
             keep=lambda found: nodes.update({found.id: found.facts.get(NODE_FACT, "")}),
         )
         self.begun = time.perf_counter()
-        for record in executor.run(work, options, Retries(0), Resumed()):
-            self.times.append(time.perf_counter())
-            self.records.append(record)
-            if at:
+        for arrived in executor.run(work, options, Retries(0), Resumed()):
+            if recorder:
+                recorder.add(*arrived)
+            self.batches += 1
+            self.times += [time.perf_counter()] * len(arrived)
+            self.records += arrived
+            for record in arrived if at else ():
                 at(nodes[record.environment])
         assert len({record.task.id for record in self.records}) == len(work.tasks)
 
@@ -94,7 +103,7 @@ def on_fleet(nodes: RayNodes) -> RayExecutor:
     return RayExecutor(RayCluster(nodes.address), FleetOptions("benchmarks.fleet"))
 
 
-def null_tasks() -> Iterator[Row]:
+def null_tasks(folder: Path) -> Iterator[Row]:
     """Tasks that do nothing: what is left is the way there and back."""
     local = Timed(LocalExecutor(), plan("null", NULL_TASKS))
     here = local.span / NULL_TASKS
@@ -110,6 +119,13 @@ def null_tasks() -> Iterator[Row]:
             yield Row(
                 "overhead of a task on one node over the local executor", "at most 20 ms", f"{more:.2f} ms", more <= 20
             )
+    with closing(RayNodes(*"abcd")) as nodes, closing(on_fleet(nodes)) as fleet, closing(
+        open_sql(folder / "fleet.db", create=True)
+    ) as store:  # fmt: skip
+        work = plan("null", NULL_TASKS)
+        done = Timed(fleet, work, recorder=RunRecorder(store, new_run(work, "")))
+    text = f"{NULL_TASKS / done.span:,.0f} a second, {NULL_TASKS / done.batches:.1f} per transaction"
+    yield Row("null tasks, 4 nodes, stored in SQLite by the driver", "", text, None)
 
 
 def count_nodes(count: int) -> str:
@@ -214,30 +230,32 @@ def sink(folder: Path) -> Iterator[Row]:
     (folder / "records").write_bytes(encode(records))
     server = Server(installed, durable=True)
     try:
-        for writers in (1, WRITERS):
+        for writers, size in ((1, 1), (1, 100), (WRITERS, 1)):
             db = server.new_database()
             open_sql(db, create=True).close()
-            command = [sys.executable, "-m", "benchmarks.fleet", "--write", db, "--records", str(folder / "records")]
+            command = [sys.executable, "-m", "benchmarks.fleet", "--write", db, "--records", str(folder / "records"),
+                       "--together", str(size)]  # fmt: skip
             processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(writers)]
             spans = [tuple(map(float, process.communicate()[0].split())) for process in processes]
             wall = max(end for _, end in spans) - min(begun for begun, _ in spans)
             with closing(open_sql(db)) as store:
                 stored = sum(len(store.records(run.id)) for run in store.runs())
             text = f"{stored / wall:,.0f} records a second; {stored:,} of {writers * WRITTEN:,} stored"
-            yield Row(f"PostgreSQL: {writers} writer{'s' * (writers > 1)}, one record at a time", "", text, None)
+            many = "one record" if size == 1 else f"{size} records"
+            yield Row(f"PostgreSQL: {writers} writer{'s' * (writers > 1)}, {many} at a time", "", text, None)
     finally:
         server.remove()
 
 
-def write(db: str, file: Path) -> None:
-    """Write records as a driver does; print when it began and ended."""
+def write(db: str, file: Path, together: int) -> None:
+    """Write records as a driver does, so many in a transaction; print when it began and ended."""
     records = msgspec.json.decode(file.read_bytes(), type=list[Record])
     with closing(open_sql(db, create=True)) as store:
         run = replace(new_run(Plan(tuple(record.task for record in records), ()), ""), tasks=len(records))
         store.begin(run)
         begun = time.time()
-        for record in records:
-            store.append(run.id, record)
+        for start in range(0, len(records), together):
+            store.extend(run.id, records[start : start + together])
         print(begun, time.time())
 
 
@@ -249,7 +267,7 @@ def _seconds(what: Callable[[], object]) -> float:
 
 def rows(parts: Sequence[str], folder: Path) -> Iterator[Row]:
     made: dict[str, Callable[[], Iterator[Row]]] = {
-        "null": null_tasks, "scaling": scaling, "loss": loss, "limits": lambda: limits(folder),
+        "null": lambda: null_tasks(folder), "scaling": scaling, "loss": loss, "limits": lambda: limits(folder),
         "sink": lambda: sink(folder),
     }  # fmt: skip
     for part in parts:
@@ -261,9 +279,10 @@ def main() -> None:
     parser.add_argument("--on", default=",".join(PARTS), help="parts to run. [%(default)s]")
     parser.add_argument("--write", help=argparse.SUPPRESS)
     parser.add_argument("--records", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--together", type=int, default=1, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.write:
-        write(arguments.write, arguments.records)
+        write(arguments.write, arguments.records, arguments.together)
         return
     load, table = os.getloadavg()[0], list[Row]()
     with TemporaryDirectory() as folder:

@@ -120,12 +120,12 @@ def steps_of(name: str, job: str) -> dict[str, dict[str, Any]]:
 
 
 def test_github_at_night(bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a fake `gh`, whose last run left an artifact."""
+    """With a fake `gh`, whose last run left no artifact, but the one before did."""
     found = workflow("github-nightly.yml")
     assert found["on"]["schedule"][0]["cron"].split()[:2] == ["30", "1"]
     steps = steps_of("github-nightly.yml", "night")
     gh = bench / "gh"
-    gh.write_text('#!/bin/bash\nif [ "$2" = list ]; then echo 7; else test "$3" = 7 && touch nights/restored; fi\n')
+    gh.write_text('#!/bin/bash\nif [ "$2" = list ]; then echo 8 7; else test "$3" = 7 && touch nights/restored; fi\n')
     gh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{bench}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("OPMARK_DB", "nights/opmark.db")
@@ -139,7 +139,7 @@ def test_github_at_night(bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (upload["with"]["path"], upload["if"]) == ("nights", "always()")
     gh.write_text('#!/bin/bash\nif [ "$2" = list ]; then echo 7; else exit 1; fi\n')
     done = run_step(steps["Restore the nights before"], known, bench)
-    assert (done.returncode, done.stdout) == (0, "run 7 left no nights: this one begins anew\n")
+    assert (done.returncode, done.stdout) == (0, "no run has left nights: this one begins anew\n")
 
 
 @pytest.mark.slow

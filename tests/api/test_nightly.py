@@ -75,10 +75,23 @@ def test_the_second_night_is_compared_with_the_first(nights: Nights) -> None:
     newest, oldest = nights.runs()
     assert (newest.id, newest.label, newest.description) == (run.run, "nightly", "night of 2030-01-03")
     assert oldest.id == run.baseline
+    assert (nights.folder / ".gitignore").read_text() == "*\n"  # its files change no commit
     files = sorted(path.name for path in (nights.folder / "2030-01-03").iterdir())
     assert files == ["night.json", "small.html", "small.md", "small.xml", "summary.md"]
     written = json.loads((nights.folder / "2030-01-03" / "night.json").read_text())
     assert (written["verdict"], written["runs"][0]["run"]) == ("passed", run.run)
+
+
+def test_a_baseline_of_its_own_label_is_an_earlier_night(nights: Nights) -> None:
+    nights.write({**JOB, "baseline": "nightly@{-1}"})
+    first = nights.start("2030-01-01")
+    assert (first.exit_code, first.runs[0].problem) == (0, "")
+    assert first.runs[0].notes == ["the first run with the label `nightly`: nothing is compared yet"]
+    assert nights.start("2030-01-02").runs[0].baseline == first.runs[0].run
+    nights.write({**JOB, "baseline": "nightly@{-0}"})  # tonight
+    third = nights.start("2030-01-03")
+    assert (third.exit_code, third.runs[0].verdict) == (1, "")
+    assert "is the run that is checked itself" in third.runs[0].problem
 
 
 def test_a_night_that_is_done_is_not_measured_twice(nights: Nights) -> None:

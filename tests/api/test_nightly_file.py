@@ -79,7 +79,11 @@ def test_variables_keep_secrets_out_of_the_file(write: Any, monkeypatch: pytest.
             "30d",
         ),
         ({"jobs": [{**JOB, "baseline": "rel@{abc}"}]}, "expected a number or a date in braces, got `abc`", "rel@{-1}"),
-        ({"jobs": [{**JOB, "baseline": "rel@{2026-13-01}"}]}, "expected a date or a time, got `2026-13-01`", "rel@{"),
+        (
+            {"jobs": [{**JOB, "baseline": "rel@{2026-13-01}"}]},
+            "expected a date or a time, or -1, got `2026-13-01`",
+            "rel@{",
+        ),
         ({"jobs": [{**JOB, "executor": "ray", "address": "ray://x"}]}, "expected auto or HOST:PORT", "head:6379"),
         ({"jobs": [{**JOB, "address": "head:6379"}]}, "--address is about the nodes of a cluster", "--executor ray"),
         ({"jobs": [{**JOB, "label": "a@b"}]}, "label: `a@b` reads as one of several runs", "without @"),

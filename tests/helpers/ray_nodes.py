@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -24,9 +25,11 @@ class RayNodes:
         """`environ`: variables of all nodes."""
         self._folder = tempfile.mkdtemp(prefix="oray-")  # paths of sockets must be short
         quiet = {"RAY_DISABLE_IMPORT_WARNING": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+        own = {"RAY_TMPDIR": self._folder}  # Ray notes its address there; its own folder need not exist
+        (Path(self._folder) / "ray").mkdir()
         self._process = subprocess.Popen(
-            [sys.executable, __file__, self._folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            stderr=subprocess.DEVNULL, env={**os.environ, **quiet, **(environ or {})}, start_new_session=True,
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            stderr=subprocess.DEVNULL, env={**os.environ, **quiet, **own, **(environ or {})}, start_new_session=True,
         )  # fmt: skip
         self._raylets: dict[str, int] = {}
         self.address = ""
@@ -81,7 +84,7 @@ class RayNodes:
         raise AssertionError("the cluster has ended")
 
 
-def serve(folder: str) -> None:
+def serve() -> None:
     from ray.cluster_utils import Cluster
 
     cluster = Cluster()
@@ -90,7 +93,7 @@ def serve(folder: str) -> None:
         command = json.loads(line)
         answer: dict[str, Any] = {}
         if name := command.get("add"):
-            head = {} if nodes else {"include_dashboard": False, "temp_dir": folder}
+            head = {} if nodes else {"include_dashboard": False}
             environ = command["environ"]
             nodes[name] = cluster.add_node(
                 num_cpus=1, node_name=name, **head, **({"env_vars": environ} if environ else {})
@@ -107,4 +110,4 @@ def serve(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve()

@@ -29,12 +29,14 @@ def test_a_file_that_git_does_not_know_is_a_change(repo: Any) -> None:
     assert revision_now(str(repo.path)) == f"{commit}+"
 
 
-def test_what_python_writes_beside_a_module_is_no_change(repo: Any) -> None:
+def test_what_a_measurement_writes_is_no_change(repo: Any) -> None:
     """The first measurement of a function imports it: the next one is still of the same commit."""
     repo.exclude.write_text("")
     commit = repo.commit(work="x = 1\n")
     (repo.path / "__pycache__").mkdir()
     (repo.path / "__pycache__" / "work.cpython-311.pyc").write_bytes(b"x")
+    for store in ("runs.db", "runs.db-wal"):
+        (repo.path / store).write_bytes(b"x")
     assert revision_now(str(repo.path)) == commit
 
 

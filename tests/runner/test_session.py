@@ -202,6 +202,22 @@ def test_a_record_is_stored_before_it_is_passed_on(store: SqlStore) -> None:
     assert store.runs() == [run]
 
 
+def test_records_that_come_together_are_stored_in_one_transaction(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = plan("null", sizes=(1, 2, 3))
+    run, sizes, passed = new_run(work, "mine"), list[int](), list[Record]()
+    extend = store.extend
+    monkeypatch.setattr(store, "extend", lambda key, some: (sizes.append(len(some)), extend(key, some))[1])
+    recorder = RunRecorder(store, run, passed.append)
+    first, second, third = (Record(task, "ok") for task in work.tasks)
+    recorder.add(first, second, Record(work.tasks[2], "error", "nobody was left to try it", untried=True))
+    assert [record.task for record in store.records(run.id)] == [first.task, second.task]
+    assert [record.untried for record in passed] == [False, False, True]
+    recorder.add(third)
+    assert sizes == [2, 1]
+
+
 def test_a_run_that_is_resumed_is_not_begun_again(store: SqlStore) -> None:
     work = plan("null")
     run = new_run(work, "")

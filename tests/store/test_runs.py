@@ -12,7 +12,7 @@ from opmark.errors import UnknownName, UserError
 from opmark.schema import Run
 from opmark.schema.machine import Floor, NoiseFloor
 from opmark.store.memory import MemoryStore
-from opmark.store.runs import find_run, noise_of, noise_under
+from opmark.store.runs import find_run, label_in, noise_of, noise_under
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_date_is_a_period_in_utc_or_with_its_offset(nightly: MemoryStore, name
 
 @pytest.mark.parametrize("date", ["9", "2030", "2030-13-01", "2030-01-02T", "2030-01-02T25:00", "2030-01-02+01:00"])
 def test_what_is_no_date_is_not_taken_for_one(nightly: MemoryStore, date: str) -> None:
-    with pytest.raises(UserError, match="expected a date or a time, got"):
+    with pytest.raises(UserError, match="expected a date or a time, or -1, got"):
         find_run(nightly, f"nightly@{{{date}}}")
     with pytest.raises(UnknownName):
         find_run(nightly, date)
@@ -94,6 +94,19 @@ def test_too_far_back_is_told_in_the_form_that_was_asked(nightly: MemoryStore, n
     with pytest.raises(UserError, match="is of 3 runs") as caught:
         find_run(nightly, name)
     assert caught.value.hint == f"`{oldest}` is the oldest"
+
+
+@pytest.mark.parametrize(
+    ("name", "label"), [("a b", "a b"), ("a~2", "a"), ("a/b@{-1}", "a/b"), ("a@2030-01-02", "a"), ("a@b", "a@b")]
+)
+def test_the_label_in_a_name(name: str, label: str) -> None:
+    assert label_in(name) == label
+
+
+def test_labels_are_listed_once_where_nothing_is_found(nightly: MemoryStore) -> None:
+    with pytest.raises(UnknownName) as caught:
+        find_run(nightly, "@@@")
+    assert caught.value.hint == "known: nightly, c, b, a"
 
 
 def test_a_label_that_looks_like_one_with_a_date_is_itself(nightly: MemoryStore) -> None:

@@ -38,6 +38,13 @@ def test_without_a_baseline_it_warns_and_says_how_to_make_one(session: Session) 
     assert "no baseline" in done.stdout.partition("= opmark =")[2]
 
 
+def test_a_mistake_fails_without_a_baseline_too_and_is_said_once(session: Session) -> None:
+    done = session(test_a="def test_typo(opmark):\n    opmark.check('exp', shap=[64])\n")
+    assert done.returncode == 1, done.stdout
+    assert "did you mean `shape`?" in done.stdout
+    assert "another exception occurred" not in done.stdout
+
+
 def test_a_baseline_is_stored_and_then_held_against(session: Session, tmp_path: Path) -> None:
     first = session("--opmark-update", test_a=OPERATOR)
     assert first.returncode == 0, first.stdout

@@ -160,6 +160,11 @@ def find_baseline(
         but = f"; the {count_noun(len(newer), 'newer one')} measured none of these cases" if newer else ""
         if len(alike) > 1:
             notes = (f"`{name}` is the label of {len(alike)} runs: the baseline is {found.run.id}{but}",)
+    if stored and stored.store is found.store and stored.run.id == found.run.id:
+        raise UserError(
+            f"the baseline `{name}` is the run that is checked itself ({found.run.id})",
+            "name another one: `LABEL@{-1}` is the run with the label before its newest; `opmark runs` lists them",
+        )
     statuses = [figure.status for figure in found.store.figures(runs=[found.run.id])]
     if not COUNTED.intersection(statuses):
         raise UserError(

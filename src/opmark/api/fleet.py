@@ -54,7 +54,8 @@ def open_fleet(options: ExecutorOptions, profile: Profiling | Sequence[Profiling
             raise UserError("a profiler with a program or labels of its own runs on this machine alone")
     cluster = RayCluster(options.address, only=split_names(options.nodes), chip=options.chip)
     clocks = options.clocks if isinstance(options, MeasureOptions) else ""
-    command = shlex.join(without_secrets([Path(sys.argv[0]).name, *sys.argv[1:]]))[:_COMMAND]
+    command = shlex.join(without_secrets([Path(sys.argv[0]).name, *sys.argv[1:]]))
+    command = command if len(command) <= _COMMAND else f"{command[: _COMMAND - 4]} ..."
     wanted = FleetOptions(
         command, unfit=options.unfit, wait=options.wait, clocks=clocks, profilers=tuple(map(_choice, profilers))
     )
@@ -108,8 +109,8 @@ def agree(
 def _agree_on(
     fleet: RayExecutor, nodes: Sequence[Node], plan: Plan, store: Store, margin: float, say: Say, on_step: OnStep
 ) -> Agreement:
-    session = secrets.token_hex(8)
-    runs = {node.name: replace(new_run(plan, f"agree {node.name}"), session=session) for node in nodes}
+    # Each has a session of its own: histories leave these runs out, and they were not measured in turns.
+    runs = {node.name: replace(new_run(plan, f"agree {node.name}"), session=secrets.token_hex(8)) for node in nodes}
     recorders = {name: RunRecorder(store, run) for name, run in runs.items()}
     arrived: queue.Queue[tuple[str, Record | Environment | str | None]] = queue.Queue()
 
@@ -118,10 +119,11 @@ def _agree_on(
             arrived.put((node.name, what))
 
         try:
-            for record in fleet.on_node(node).run(
+            for records in fleet.on_node(node).run(
                 plan, WorkerOptions(DEFAULT_TIMEOUT, say=put, keep=put), Retries(), Resumed()
             ):
-                put(record)
+                for record in records:
+                    put(record)
         finally:
             put(None)
 

@@ -41,6 +41,7 @@ from opmark.schema.nightly import BisectNews, CaseNews, LevelNews, Night, Nightl
 from opmark.schema.options import options_of, split_names
 from opmark.schema.record import utc_now
 from opmark.schema.run import CHANGED
+from opmark.store.runs import label_in
 from opmark.units import count_noun
 
 _TOLD = ("slower", "failed", "unconfirmed", "faster", "mended")
@@ -257,7 +258,7 @@ class _NightWork:
             now = finder.run(run.run)
             assert now is not None
             others = [one for one in now.store.runs() if one.label == job.label and one.id != run.run]
-            if not job.baseline and not others:
+            if not others and label_in(job.baseline or job.label) == job.label:
                 run.notes.append(f"the first run with the label `{job.label}`: nothing is compared yet")
                 return None
             base, notes = find_baseline(finder, job.baseline or job.label, None, now)

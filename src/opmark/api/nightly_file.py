@@ -180,8 +180,8 @@ def _options(given: Mapping[str, Any], request: Any, allowed: Collection[str], w
 
 def _unknown_key(key: str, allowed: Collection[str], where: str) -> InvalidFile:
     near = nearest(key, allowed)
-    meant = f"did you mean `{near}`? " if near else ""
-    return InvalidFile(f"{where}: unknown key `{key}`", f"{meant}known keys are {', '.join(allowed)}")
+    hint = f"did you mean `{near}`?" if near else f"known keys are {', '.join(allowed)}"
+    return InvalidFile(f"{where}: unknown key `{key}`", hint)
 
 
 def _without_most(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,6 +36,8 @@ def hold_lock(folder: Path) -> Iterator[None]:
     The kernel gives the lock back when its process ends, however it ends.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / ".gitignore").exists():  # else the files of a night would make its commit a changed one
+        (folder / ".gitignore").write_text("*\n")
     with (folder / _LOCK).open("a+") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -195,7 +195,6 @@ def _measure_on(
         queue = ProfileQueue(profiler_runners(profile, this.id, say), recorder.add) if profile else None
         if fleet:
             fleet.begin(this.id)
-        add = queue.add if queue else recorder.add
 
         def keep(environment: Environment) -> None:
             store.add_environment(environment)
@@ -207,8 +206,12 @@ def _measure_on(
         try:
             retries = Retries(request.retries, request.fewer_threads)
             resumed = Resumed(not records, homes_of(store, records) if records else {})
-            for record in executor.run(rest, options, retries, resumed):
-                add(record)
+            for arrived in executor.run(rest, options, retries, resumed):
+                if queue:
+                    for record in arrived:
+                        queue.add(record)
+                else:
+                    recorder.add(*arrived)
             if queue:
                 queue.finish()
         finally:

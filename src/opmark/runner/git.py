@@ -26,8 +26,8 @@ _QUIET_VARIABLES = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOC
 # A user's hooks may do anything, and signatures would be printed before the answer.
 _NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}", "-c", "advice.detachedHead=false", "-c", "log.showSignature=false")
 
-TRACKED = (":/", ":(top,exclude,glob)**/__pycache__/**")
-"""All files but those that Python writes beside the modules that a measurement imports."""
+TRACKED = (":/", ":(top,exclude,glob)**/__pycache__/**", ":(top,exclude,glob)**/*.db", ":(top,exclude,glob)**/*.db-*")
+"""All files but those that a measurement itself writes: what Python puts beside modules, and stores."""
 
 
 class GitOutput(NamedTuple):

@@ -230,16 +230,18 @@ class RunRecorder:
         self._store = store
         self._on_record = on_record
 
-    def add(self, record: Record) -> None:
-        """Store a record, then pass it on. A task that was never tried is not stored: resuming the run does it."""
-        if not record.untried:
+    def add(self, *records: Record) -> None:
+        """Store records in one transaction, then pass them on. A task that was never tried is not stored: resuming the
+        run does it."""
+        if tried := [record for record in records if not record.untried]:
             if not self.begun:
                 self._store.begin(self.run)
                 self.begun = True
-            self._store.append(self.run.id, record)
-        self.records.append(record)
+            self._store.extend(self.run.id, tried)
+        self.records += records
         if self._on_record:
-            self._on_record(record)
+            for record in records:
+                self._on_record(record)
 
 
 def new_run(plan: Plan, label: str) -> Run:

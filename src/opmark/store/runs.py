@@ -160,6 +160,12 @@ def names_one_of_several(text: str) -> bool:
     return bool(_NTH.fullmatch(text) or _DATE.fullmatch(text))
 
 
+def label_in(name: str) -> str:
+    """Return the label in `LABEL~1`, `LABEL@{-1}` or `LABEL@{2026-11-15}`; any other name as it is."""
+    parts = _NTH.fullmatch(name)
+    return parts["label"] if parts else name
+
+
 def check_name(name: str) -> None:
     """Raise UserError for a label with braces in which stands neither a number nor a date: no run can be meant."""
     label, braces, rest = name.rpartition("::")[2].partition("@{")
@@ -175,8 +181,8 @@ def check_name(name: str) -> None:
 
 def _no_date(name: str, label: str, date: str) -> UserError:
     return UserError(
-        f"`{name}`: expected a date or a time, got `{date}`", f"as in `{label}@{{2026-11-15}}`, or "
-        f"`{label}@{{2026-11-15T18:00+01:00}}`; times without an offset are in UTC",
+        f"`{name}`: expected a date or a time, or -1, got `{date}`", f"as in `{label}@{{2026-11-15}}`, "
+        f"`{label}@{{2026-11-15T18:00+01:00}}` (without an offset in UTC), or `{label}@{{-1}}`",
     )  # fmt: skip
 
 
@@ -238,7 +244,8 @@ def find_among(known: Sequence[Run], name: str | None) -> Run:
     if starting:
         listed = ", ".join(run.id for run in starting[:5])
         raise UserError(f"`{name}` begins {len(starting)} runs: {listed}", "give more of the id, or a label")
-    raise UnknownName("run", name, [*(run.label for run in known if run.label), *(run.id for run in known)])
+    labels = dict.fromkeys(run.label for run in known if run.label)
+    raise UnknownName("run", name, [*labels, *(run.id for run in known)])
 
 
 def _find_labelled(known: Sequence[Run], name: str) -> Run | None:

@@ -32,7 +32,8 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> Callable[[Given], RayCluster]:
             @staticmethod
             def nodes() -> list[dict[str, Any]]:
                 return [
-                    {"NodeID": name, "Alive": True, "NodeName": name, "NodeManagerAddress": "10.0.0.1",
+                    {"NodeID": name, "Alive": True, "NodeName": given.get("name", name),
+                     "NodeManagerAddress": given.get("address", "10.0.0.1"),
                      "Resources": {"CPU": 8.0, **given.get("resources", {})}}
                     for name, given in nodes.items()
                 ]  # fmt: skip
@@ -40,7 +41,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> Callable[[Given], RayCluster]:
         def describe(cluster: RayCluster, asked: list[Node], names: tuple[str, ...], *, examine: bool = False) -> None:
             cluster._why_not.clear()
             for node in asked:
-                given = nodes[node.name]
+                given = nodes[node.id]
                 known = [
                     Availability(name, "", given.get("lacks", {}).get(name), {"torch": given.get("torch", "2.13")})
                     for name in names
@@ -123,6 +124,24 @@ def test_a_report_of_another_version_is_not_read_further(made_up: Any) -> None:
     node = found.nodes["a"]
     found._read(node, b'{"opmark": "9.9", "whatever": [1, 2]}')
     assert node.reason == f"it has opmark 9.9, the driver {VERSION}"
+
+
+def test_a_node_without_processors_for_ray_only_types_commands(made_up: Any) -> None:
+    desk = {"resources": {"CPU": 0.0}, "cpu": "laptop"}
+    found = made_up({"a": {}, "desk": desk, "gpus": {"resources": {"CPU": 0.0, "GPU": 1.0}, "gpus": ["H100"]}})
+    assert names(found.one_kind([find_backend("torch-cpu")])) == {"a"}
+    assert "--num-cpus 0" in found.why_not(found.nodes["desk"], find_backend("torch-cpu"))
+    assert names(found.one_kind([find_backend("torch-cuda")])) == {"gpus"}
+
+
+def test_of_two_machines_with_one_name_the_second_takes_no_work(made_up: Any) -> None:
+    twins = {"a": {"name": "n"}, "b": {"name": "n", "address": "10.0.0.2"}, "c": {"name": "n"}}
+    found = made_up(twins)
+    reasons = {node.address: node.reason for node in found.nodes.values()}
+    assert sorted(map(bool, reasons.values())) == [False, True]
+    taken, other = sorted(reasons, key=lambda address: bool(reasons[address]))
+    assert f"the node at {taken} has the same name" in reasons[other]
+    assert {node.address for node in found.usable} == {taken}
 
 
 def test_one_run_is_of_one_version_of_a_framework(made_up: Any, monkeypatch: pytest.MonkeyPatch) -> None:

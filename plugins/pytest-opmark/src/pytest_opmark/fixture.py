@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from opmark.api.check import NoCommonCase, check_request
-from opmark.api.requests import CheckRequest, RunRequest
+from opmark.api.requests import CheckRequest, PlanRequest, RunRequest
 from opmark.api.result import open_store
-from opmark.api.run import run_request
+from opmark.api.run import plan_request, run_request
 from opmark.errors import UnknownName, UserError
 from opmark.schema.comparison import CheckedCase, CheckResult
 from opmark.schema.options import options_of
@@ -82,14 +82,21 @@ class OpmarkFixture:
 
     def _check(self, given: dict[str, Any]) -> CheckResult | None:
         asked = {**_DEFAULTS, "baseline": self._baseline, **given}
+        mistake = ""
         try:
+            # Without a baseline nothing is measured, and what is wrong with the test has to show all the same.
+            plan_request(
+                PlanRequest(**{name: value for name, value in asked.items() if name in options_of(PlanRequest)})
+            )
             with _alone():
                 if self._update:
                     self._measure_baseline(asked)
                     return None
                 checked = self._compare(asked)
         except UserError as error:
-            pytest.fail(f"opmark: {error}", pytrace=False)
+            mistake = str(error)
+        if mistake:  # outside of `except`: pytest would show the error twice
+            pytest.fail(f"opmark: {mistake}", pytrace=False)
         if checked is None:
             self._keep([_row_without(given["ops"][0], "no baseline")])
             message = f"{given['ops'][0]}: no baseline `{asked['baseline']}` has it; --opmark-update measures one"

@@ -41,8 +41,8 @@ class Executor(Protocol):
     def why_no_device(self, device: str) -> str | None:
         """Say why there is no device of this kind."""
 
-    def run(self, plan: Plan, options: WorkerOptions, retries: Retries, resumed: Resumed) -> Iterator[Record]:
-        """Yield a record for each task of a plan."""
+    def run(self, plan: Plan, options: WorkerOptions, retries: Retries, resumed: Resumed) -> Iterator[list[Record]]:
+        """Yield a record for each task of a plan; those that arrive together are stored together."""
 
     def run_jobs(self, jobs: Sequence[Job], options: WorkerOptions, announce: Announce) -> Iterator[tuple[int, Record]]:
         """Do jobs in their order on one device, and yield the position of each record's job with the record."""
@@ -64,8 +64,8 @@ class LocalExecutor:
     def why_no_device(self, device: str) -> str | None:
         return why_no_device(device)
 
-    def run(self, plan: Plan, options: WorkerOptions, retries: Retries, resumed: Resumed) -> Iterator[Record]:
-        return run_plan(plan, options, self._launcher, retries, fresh=resumed.fresh)
+    def run(self, plan: Plan, options: WorkerOptions, retries: Retries, resumed: Resumed) -> Iterator[list[Record]]:
+        return ([record] for record in run_plan(plan, options, self._launcher, retries, fresh=resumed.fresh))
 
     def run_jobs(self, jobs: Sequence[Job], options: WorkerOptions, announce: Announce) -> Iterator[tuple[int, Record]]:
         return run_jobs(jobs, options, announce)

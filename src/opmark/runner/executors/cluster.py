@@ -40,6 +40,7 @@ _ACCELERATORS = {"cuda": "GPU", "xpu": "GPU", "hpu": "HPU"}
 """Name of the resource by which Ray counts the devices of a kind. A device that Ray does not count is measured under
 the lease of its whole node."""
 _FEW = 3
+_NO_CPUS = "it was started with --num-cpus 0: only commands are typed there"
 
 
 @dataclass
@@ -167,8 +168,11 @@ class RayCluster:
             return node.reason
         if found.reason:
             return found.reason
-        if (resource := resource_of(info.device)) and not node.resources.get(resource):
+        resource = resource_of(info.device)
+        if resource and not node.resources.get(resource):
             return f"Ray knows of no {resource} there"
+        if not resource and not node.resources.get("CPU"):
+            return _NO_CPUS
         if self._chip and self._chip.lower() not in node.chip(info.device).lower():
             return f"its chip is {node.chip(info.device)}, not {self._chip}"
         return self._other_version(node, info)
@@ -221,6 +225,8 @@ class RayCluster:
         for node in sorted(self.nodes.values(), key=lambda node: node.name):
             leases = [lease for lease in state.leases if node_of(lease.devices[0]) == node.name]
             reason = node.reason or state.drained.get(node.name, "")
+            if not reason and not node.resources.get("CPU") and not node.accelerators:
+                reason = _NO_CPUS
             if not reason and node.report and not leases:
                 reason = "; ".join(reasons_of(node.report.findings, list(node.report.chips), float("inf")))
             found.append(FleetNode(node.name, node.address, node.report, reason, leases))
@@ -290,6 +296,10 @@ class RayCluster:
         node.report = msgspec.json.decode(answer, type=NodeReport)
         node.known.update({one.name: one for one in node.report.backends})
         node.reason = "" if not self._only or node.name in self._only else "it is not among --nodes"
+        # Leases and records name a node: two machines of one name could not be told apart.
+        first = next(one for one in self.nodes.values() if one.name == node.name)
+        if first.address != node.address:
+            node.reason = f"the node at {first.address} has the same name: `ray start --node-name` gives it its own"
 
 
 class _Version(msgspec.Struct):

@@ -69,13 +69,14 @@ class RayExecutor:
             return None
         return f"no node of the cluster has a {resource}"
 
-    def run(self, plan: Plan, options: WorkerOptions, retries: Retries, resumed: Resumed) -> Iterator[Record]:
+    def run(self, plan: Plan, options: WorkerOptions, retries: Retries, resumed: Resumed) -> Iterator[list[Record]]:
         dispatch = Dispatch(self._cluster, self._desk, plan, options, retries, resumed)
         try:
-            yield from dispatch.records()
+            yield from dispatch.batches()
         finally:
             dispatch.close()
-        yield from plan.skipped
+        if plan.skipped:
+            yield list(plan.skipped)
 
     def nodes_for(self, backend: str) -> list[Node]:
         """Return the nodes of one kind that can run a backend."""

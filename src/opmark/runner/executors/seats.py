@@ -168,7 +168,7 @@ def _why_lost(error: Exception) -> str:
     for mark, words in _LOSSES.items():
         if mark in text:
             return words
-    return {"ActorDiedError": "the process that measured died", "NodeDiedError": "the node died"}.get(kind, kind)
+    return _KINDS.get(kind, f"{kind}: {text[:200]}")
 
 
 _LOSSES = {
@@ -178,6 +178,13 @@ _LOSSES = {
     "killed by SIGKILL": "its process was killed (SIGKILL)",
     "ray.kill": "its process was ended",
     "connection error code 2": "its process died, or the node did",
+}
+
+
+_KINDS = {
+    "ActorDiedError": "the process that measured died",
+    "ActorUnavailableError": "the process that measured cannot be reached any more",
+    "NodeDiedError": "the node died",
 }
 
 

@@ -50,6 +50,8 @@ class ProgramCall:
     writes: frozenset[Any] = frozenset()
     about: str = ""
     """Shapes and arguments as text: a part of the digest."""
+    nbytes: int = 0
+    """Bytes of its results."""
 
     def inputs(self) -> set[int]:
         return {one.number for one in slots_in([list(self.args), list(self.kwargs.values())])}
@@ -103,7 +105,9 @@ class Program:
             needs.append(sorted(before - {number}))
         content = [[call.name, call.about, before] for call, before in zip(self.calls, needs, strict=True)]
         digest = hashlib.sha256(json.dumps([content, len(self.inputs)]).encode()).hexdigest()[:16]
-        return OperatorGraph([call.name for call in self.calls], needs, digest)
+        return OperatorGraph(
+            [call.name for call in self.calls], needs, digest, [call.nbytes for call in self.calls]
+        )
 
 
 # Models.
@@ -208,7 +212,7 @@ class _GraphReader:
         self.slots[node] = result
         call = ProgramCall(
             name, getattr(node.target, "_op", node.target), args, kwargs, result, taken, frozenset(writes),
-            _describe([args, kwargs], node, value),
+            _describe(node, value), sum(one.nbytes for one in flatten(value)),
         )  # fmt: skip
         self.program.calls.append(call)
 
@@ -227,7 +231,7 @@ class _GraphReader:
         return value
 
 
-def _describe(given: Any, node: Any, value: Any) -> str:
+def _describe(node: Any, value: Any) -> str:
     """Return the arguments and the shapes of a call as text, the same in every process."""
 
     def plain(one: Any) -> Any:
@@ -243,6 +247,3 @@ def _describe(given: Any, node: Any, value: Any) -> str:
 
     return json.dumps([plain(list(node.args)), plain(dict(node.kwargs)), plain(value)])
 
-
-def tensors_out(outputs: Any) -> list[Any]:
-    return list(flatten(outputs))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from opmark.errors import TaskError, UserError
 from opmark.models.program import Program, ProgramCall, Slot, model_program, slots_in
 from opmark.models.source import ModelSource
 from opmark.plugin import Params
-from opmark.schema.schedule import SCHEDULE, Schedule, check_schedule, read_schedule, unit_needs, whole_program
+from opmark.schema.schedule import SCHEDULE, PlacedUnit, Schedule, check_schedule, read_schedule, unit_needs, whole_program
 
 _WARM_UP = 3
 """Calls before a graph is captured, in which libraries choose their kernels and get their workspaces."""
@@ -131,10 +132,6 @@ class ScheduledProgram:
         self._streams: list[Any] = []
         self._busy = threading.Lock()
         if self.device.type == "cpu":
-            if schedule.threads != torch.get_num_threads():
-                raise TaskError(
-                    f"the schedule is for {schedule.threads} threads, and torch has {torch.get_num_threads()} here"
-                )
             self._lanes = [_LaneThread(number) for number in range(1, schedule.width)]
         else:
             module = torch.get_device_module(self.device)
@@ -195,8 +192,29 @@ class ScheduledProgram:
         marks: list[float] = []
         began = time.perf_counter()
         self.program.finish(self._run(inputs, marks))
-        marks[-1] = time.perf_counter()  # what is done at the end belongs to the last stage
-        return [end - start for start, end in zip([began, *marks], marks, strict=False)]
+        if self.device.type == "cpu":
+            marks = [began, *marks[:-1], time.perf_counter()]  # what is done at the end belongs to the last stage
+        return [end - start for start, end in pairwise(marks)]
+
+    def traced(self, *inputs: Any) -> list[PlacedUnit]:
+        """Run once; return when each unit ran, stage by stage and lane by lane. On a GPU, units are timed as they are
+        launched: `timed` says how long stages take."""
+        clocked: list[tuple[int, int, _Item, list[float]]] = []
+        kept: list[tuple[_Item, Callable[[Values], None]]] = []
+        for stage, own in zip(self._stages, self.schedule.stages, strict=True):
+            for number, (items, lane) in enumerate(zip(stage.lanes, own.lanes, strict=True)):
+                for item, unit in zip(items, lane.units, strict=True):
+                    times: list[float] = []
+                    clocked.append((unit, number, item, times))
+                    kept.append((item, item.run))
+                    item.run = _clocked(item.run, times)
+        try:
+            began = time.perf_counter()
+            self._run(inputs, None)
+        finally:
+            for item, run in kept:
+                item.run = run
+        return [PlacedUnit(unit, lane, times[0] - began, times[1] - began) for unit, lane, _, times in clocked]
 
     def _run(self, inputs: Sequence[Any], marks: list[float] | None) -> list[Any]:
         program = self.program
@@ -220,6 +238,7 @@ class ScheduledProgram:
             self._busy.release()
 
     def _run_on_threads(self, values: Values, marks: list[float] | None) -> None:
+        before = torch.get_num_threads()
         try:
             for stage in self._stages:
                 working = []
@@ -242,13 +261,14 @@ class ScheduledProgram:
                 if marks is not None:
                     marks.append(time.perf_counter())
         finally:
-            torch.set_num_threads(self.schedule.threads)
+            torch.set_num_threads(before)
 
     def _run_on_streams(self, values: Values, marks: list[float] | None) -> None:
         """Put everything on streams from this thread. A stage begins on a stream when the one before has ended on all
         of them, and so do the next kernels of the caller's own stream."""
         module = torch.get_device_module(self.device)
         main = module.current_stream()
+        ends = [] if marks is None else [main.record_event(module.Event(enable_timing=True))]
         for stage in self._stages:
             if len(stage.lanes) == 1:
                 for item in stage.lanes[0]:
@@ -275,8 +295,10 @@ class ScheduledProgram:
                     main.wait_event(stream.record_event())
                 self._keep_for(values, main)
             if marks is not None:
-                main.synchronize()
-                marks.append(time.perf_counter())
+                ends.append(main.record_event(module.Event(enable_timing=True)))
+        if marks is not None:
+            main.synchronize()
+            marks += [ends[0].elapsed_time(end) / 1e3 for end in ends]
 
     def _keep_for(self, values: Values, main: Any) -> None:
         """Tell the allocator that values of other streams are used on the caller's too."""
@@ -295,6 +317,15 @@ class ScheduledProgram:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _clocked(run: Callable[[Values], None], times: list[float]) -> Callable[[Values], None]:
+    def call(values: Values) -> None:
+        times.append(time.perf_counter())
+        run(values)
+        times.append(time.perf_counter())
+
+    return call
 
 
 def _run_items(items: Sequence[_Item], values: Values) -> None:
@@ -410,12 +441,15 @@ def chosen_schedule(program: Program, configuration: dict[str, Any], device: Any
 
 def schedule_launch(program: Program, configuration: dict[str, Any], inputs: Sequence[Any], device: Any) -> Any:
     """Return the launch of a program by the schedule of a configuration."""
-    scheduled = ScheduledProgram(program, chosen_schedule(program, configuration, device), str(device))
+    schedule = chosen_schedule(program, configuration, device)
+    if torch.device(device).type == "cpu" and schedule.threads != torch.get_num_threads():
+        raise TaskError(f"the schedule is for {schedule.threads} threads, and torch has {torch.get_num_threads()} here")
+    scheduled = ScheduledProgram(program, schedule, str(device))
     call: Any = scheduled
     if torch.device(device).type == "cuda":
         call = CapturedProgram(scheduled, inputs, copy_inputs=False)
     kept = {id(one): one.nbytes for one in program.given.values() if isinstance(one, torch.Tensor)}
-    return ScheduledCall(call, inputs, sum(kept.values()), scheduled.schedule.described)
+    return ScheduledCall(call, inputs, sum(kept.values()), schedule.described)
 
 
 def build_scheduled(source: ModelSource, params: Params, configuration: dict[str, Any], **tensors: Any) -> Any:

@@ -11,8 +11,9 @@ from msgspec import Struct
 from opmark.errors import UserError
 
 SCHEDULE = "schedule"
-"""Name of a schedule in the configuration of a task, and of the implementation that takes it is `scheduled`."""
+"""Name of a schedule in the configuration of a task."""
 SCHEDULED = "scheduled"
+"""Name of the implementation that runs a schedule."""
 VERSION = 1
 Method = Literal["sequential", "stages", "equilibrium", "optimum"]
 
@@ -26,6 +27,8 @@ class OperatorGraph(Struct, frozen=True):
     """For each operator, the numbers of those that have to be done before it; directly, and all of them lower."""
     digest: str
     """A hash of operators, arguments and shapes: a schedule of another program is refused by it."""
+    nbytes: list[int] = []
+    """Bytes of the results of each operator, which another device would have to be sent; empty if not known."""
 
     def __post_init__(self) -> None:
         if len(self.operators) != len(self.needs):
@@ -207,24 +210,37 @@ class StageTimes(Struct, frozen=True):
     rounds: list[list[float]]
 
 
+class PlacedUnit(Struct, frozen=True):
+    """When and where a unit runs: a bar of a timeline."""
+
+    unit: int
+    lane: int
+    start: float
+    end: float
+
+
 class ProfiledProgram(Struct, frozen=True):
-    """What a child process answers: the graph, and seconds of operators or of the stages of schedules."""
+    """The operators of a program, with what was measured of them."""
 
     graph: OperatorGraph
-    seconds: list[float] = []
+    seconds: list[float]
     """Median time of each operator, called one after the other."""
-    notes: list[str] = []
+
+
+ScheduleTask = Literal["profile", "time", "trace"]
+"""profile: the graph, and times of its operators. time: seconds of the stages of schedules. trace: when units ran."""
 
 
 class ScheduleQuestion(Struct, frozen=True):
     """What a child process is asked about a program."""
 
+    task: ScheduleTask
     name: str
     """`model:NAME` or `trace:FILE`."""
     params: dict[str, Any]
     backend: str
     threads: int
+    """Threads of the process."""
     schedules: list[Schedule] = []
-    """Schedules to run in turns; none: look at the graph, and time its operators."""
-    budget: float = 10.0
+    budget: float = 0.0
     """Seconds for the rounds."""

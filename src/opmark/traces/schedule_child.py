@@ -1,15 +1,16 @@
-"""The process that looks at the operators of a program and times schedules of it, stage by stage:
-`python -m opmark.traces.schedule_child QUESTION`.
+"""The process that looks at the operators of a program and times schedules of it:
+`python -m opmark.traces.schedule_child serve`.
 
-The parent imports no framework. The answer is the last line of the output, as JSON.
+The parent imports no framework. It asks in lines of JSON and gets an answer to each, so that the program is loaded once.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import time
-from pathlib import Path
+from functools import cache
 from statistics import median
 from typing import Any
 
@@ -28,6 +29,7 @@ from opmark.plugin.registry import operator as find_operator
 from opmark.schema.case import MODEL_PREFIX, TRACE_PREFIX
 from opmark.schema.schedule import (
     OperatorGraph,
+    PlacedUnit,
     ProfiledProgram,
     Schedule,
     ScheduleQuestion,
@@ -47,29 +49,41 @@ _CLOSE = 1e-4
 
 
 def main() -> int:
-    question = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=ScheduleQuestion)
-    try:
-        with no_network():
-            answer = ChildAnswer(msgspec.Raw(msgspec.json.encode(look(question))))
-    except OpmarkError as error:
-        answer = describe_error(error)
-    print(msgspec.json.encode(answer).decode())
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a model prints is no answer
+    for line in sys.stdin.buffer:
+        try:
+            with no_network():
+                answer = ChildAnswer(msgspec.Raw(msgspec.json.encode(answer_question(line))))
+        except OpmarkError as error:
+            answer = describe_error(error)
+        answers.write(msgspec.json.encode(answer) + b"\n")
+        answers.flush()
     return 0
 
 
-def look(question: ScheduleQuestion) -> ProfiledProgram | list[StageTimes]:
-    backend = find_backend(question.backend).load(question.threads)
+def answer_question(line: bytes) -> ProfiledProgram | list[StageTimes] | list[PlacedUnit]:
+    question = msgspec.json.decode(line, type=ScheduleQuestion)
+    backend = _loaded(question.backend, question.threads)
     operator = find_operator(question.name)
     with torch.no_grad():
         inputs = [backend.tensor(spec, i) for i, spec in enumerate(operator.inputs(question.params).values())]
         with backend.placing():
-            program = find_program(question.name, question.params, backend)
-        if question.schedules:
+            program = find_program(question.name, question.params)
+            if question.task == "profile":
+                return profile_operators(program, inputs, question.threads, backend.asynchronous)
+            if question.task == "trace":
+                return trace_units(program, question.schedules[0], inputs)
             return time_schedules(program, question.schedules, inputs, question.budget)
-        return profile_operators(program, inputs, question.threads, backend)
 
 
-def find_program(name: str, params: dict[str, Any], backend: Backend) -> Program:
+@cache
+def _loaded(backend: str, threads: int) -> Backend:
+    """Return the backend, loaded once: the process stays for the next questions."""
+    return find_backend(backend).load(threads)
+
+
+def find_program(name: str, params: dict[str, Any]) -> Program:
     if name.startswith(TRACE_PREFIX):
         return trace_program(find_files(name.removeprefix(TRACE_PREFIX)), params)
     source = source_of(name.removeprefix(MODEL_PREFIX))
@@ -77,13 +91,12 @@ def find_program(name: str, params: dict[str, Any], backend: Backend) -> Program
     return model_program(source, params, torch.get_default_device())
 
 
-def profile_operators(program: Program, inputs: list[Any], threads: int, backend: Backend) -> ProfiledProgram:
+def profile_operators(program: Program, inputs: list[Any], threads: int, on_device: bool) -> ProfiledProgram:
     """Return the graph, and the median time of each operator when all are called one after the other."""
     graph = program.graph()
     if not graph.operators:
-        return ProfiledProgram(graph)
+        raise Unsupported("the program calls no operator that computes anything")
     count = len(graph.operators)
-    on_device = backend.asynchronous
     alone = one_by_one(graph, 1 if on_device else threads)
     found: list[list[float]] = []
     with ScheduledProgram(program, alone, str(torch.get_default_device())) as scheduled:
@@ -133,6 +146,18 @@ def time_schedules(
         for one in made:
             one.close()
     return [StageTimes(rounds) for rounds in found]
+
+
+def trace_units(program: Program, schedule: Schedule, inputs: list[Any]) -> list[PlacedUnit]:
+    """Return when units ran, in the middle of several calls."""
+    with ScheduledProgram(program, schedule, str(torch.get_default_device())) as scheduled:
+        rounds = [scheduled.traced(*inputs) for _ in range(_WARM_UP + _OPERATOR_ROUNDS)][_WARM_UP:]
+    return [
+        msgspec.structs.replace(
+            one, start=median(each[i].start for each in rounds), end=median(each[i].end for each in rounds)
+        )
+        for i, one in enumerate(rounds[0])
+    ]
 
 
 def results_of(program: Program, scheduled: ScheduledProgram, inputs: list[Any]) -> list[Any]:

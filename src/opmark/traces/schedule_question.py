@@ -2,49 +2,59 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-import msgspec
-
-from opmark.errors import Unsupported
-from opmark.models.host import LOADS, read_answer
-from opmark.schema.schedule import ProfiledProgram, ScheduleQuestion, StageTimes
-from opmark.scratch import ScratchFolder
+from opmark.models.host import HostProcess, read_answer
+from opmark.schema.schedule import (
+    PlacedUnit,
+    ProfiledProgram,
+    Schedule,
+    ScheduleQuestion,
+    ScheduleTask,
+    StageTimes,
+)
 
 _STARTING = 240.0
 """Seconds besides the rounds: importing a framework, making the model, finding its graph."""
+_ROUNDS = 6
+"""So many times the budget may be needed, because every schedule runs a few times in any case."""
 
 
-def profile_program(question: ScheduleQuestion, environ: Mapping[str, str]) -> ProfiledProgram:
-    """Return the operators of a program with their times."""
-    found: ProfiledProgram = _ask(question, environ, ProfiledProgram)
-    return found
+class ProgramProcess:
+    """A process that has loaded a program, and times schedules of it."""
 
+    def __init__(
+        self, name: str, params: dict[str, Any], backend: str, threads: int, environ: Mapping[str, str]
+    ) -> None:
+        self._program = name, params, backend, threads
+        self._process = HostProcess(sys.executable, "opmark.traces.schedule_child", environ)
 
-def time_schedules(question: ScheduleQuestion, environ: Mapping[str, str]) -> list[StageTimes]:
-    """Return seconds of the stages of schedules, round by round."""
-    found: list[StageTimes] = _ask(question, environ, list[StageTimes])
-    return found
+    def __enter__(self) -> ProgramProcess:
+        return self
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.close()
 
-def _ask(question: ScheduleQuestion, environ: Mapping[str, str], kind: Any) -> Any:
-    with ScratchFolder("schedule") as folder:
-        file = Path(folder) / "question.json"  # too long for a command line
-        file.write_bytes(msgspec.json.encode(question))
-        limit = _STARTING + 3 * question.budget
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "opmark.traces.schedule_child", str(file)], stdin=subprocess.DEVNULL,
-                capture_output=True, text=True, timeout=limit, check=False, env={**environ, LOADS: "1"},
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise Unsupported(f"`{question.name}` was not timed within {limit:.0f} s") from None
-    try:
-        return read_answer((done.stdout.splitlines() or [""])[-1], kind)
-    except msgspec.DecodeError:
-        last = (done.stderr.strip().splitlines() or [f"its process ended with {done.returncode}"])[-1]
-        raise Unsupported(f"`{question.name}` cannot be scheduled: {last}") from None
+    def profile(self) -> ProfiledProgram:
+        """Return the operators of the program with their times, called one after the other."""
+        found: ProfiledProgram = self._ask("profile", ProfiledProgram)
+        return found
+
+    def time_schedules(self, schedules: list[Schedule], budget: float) -> list[StageTimes]:
+        """Return seconds of the stages of schedules, round by round, measured in turns."""
+        found: list[StageTimes] = self._ask("time", list[StageTimes], schedules=schedules, budget=budget)
+        return found
+
+    def trace(self, schedule: Schedule) -> list[PlacedUnit]:
+        """Return when each unit of a schedule ran, from the beginning of the call."""
+        found: list[PlacedUnit] = self._ask("trace", list[PlacedUnit], schedules=[schedule])
+        return found
+
+    def _ask(self, task: ScheduleTask, kind: Any, **options: Any) -> Any:
+        question = ScheduleQuestion(task, *self._program, **options)
+        return read_answer(self._process.ask(question, _STARTING + _ROUNDS * question.budget), kind)

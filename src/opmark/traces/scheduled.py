@@ -16,7 +16,7 @@ from opmark.plugin import Params
 from opmark.traces.family import TraceFiles
 from opmark.traces.replay import Replay, ReplayStep
 from opmark.traces.replay_case import build_replay
-from opmark.traces.replay_values import ReplayVariable
+from opmark.traces.replay_values import ReplayVariable, extent
 
 
 def build_scheduled(files: TraceFiles, params: Params, configuration: dict[str, Any]) -> Any:
@@ -51,6 +51,7 @@ def program_of_replay(replay: Replay) -> Program:
         ProgramCall(
             step.node.name, step.function, replaced(step.args), replaced(step.kwargs), replaced(step.targets),
             frozenset(one.storage for one in step.variables()), frozenset(_written(step)), _describe(step),
+            sum(extent(one.ref) for one in step.results()),
         )
         for step in replay.steps
     ]  # fmt: skip

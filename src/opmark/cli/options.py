@@ -145,6 +145,8 @@ def _operators_of(given: Mapping[str, Any]) -> list[str]:
         return split(given["ops"] or [])
     if "model" in given:
         return [model_name(given["model"])]
+    if "program" in given:
+        return list(given["program"] or [])[:1]
     return [given["like"]] if "like" in given else [given["what"] or ""]
 
 

@@ -17,13 +17,16 @@ from statistics import median
 from opmark.errors import UserError
 from opmark.prediction.equilibrium import DeviceTimes, Equilibria, PlayedSchedule, find_equilibria
 from opmark.prediction.optimum import MOST_UNITS, Mode, Optimum, find_optimum, why_no_solver
-from opmark.prediction.stages import BlockSearch, StageChoice, estimated_cost, lane_counts, stage_choices
+from opmark.prediction.stages import MOST_CANDIDATES, BlockSearch, StageChoice, estimated_cost, lane_counts, stage_choices
 from opmark.prediction.units import UnitGraph, blocks
 from opmark.schema.schedule import Lane, Method, PlacedUnit, Schedule, Stage, StageTimes, sequential
 from opmark.stats.interval import median_interval
 
 _HANDOVER = 30e-6
 """Seconds that a stage with lanes takes on top, before one was measured: to wake threads, and to wait for the last."""
+_FEWEST_CANDIDATES = 3
+_ROUNDS = 10
+"""Rounds that should fit into the budget: fewer stages are looked at where a run takes long."""
 
 TimeSchedules = Callable[[list[Schedule], float], list[StageTimes]]
 """Runs schedules in turns until a budget in seconds is spent."""
@@ -79,7 +82,9 @@ class StageSearch:
             for block in blocks(self.units)
         ]  # fmt: skip
         estimate = estimated_cost(self._solo_seconds, _HANDOVER)
-        tried = [search.candidates(estimate) for search in searches]
+        whole = sum(self._solo_seconds(unit, self.resources.cores) for unit in range(len(self.units)))
+        most = max(_FEWEST_CANDIDATES, min(MOST_CANDIDATES, int(self.budget / (_ROUNDS * whole))))
+        tried = [search.candidates(estimate, most) for search in searches]
         sequential_choices = [self._alone(unit) for unit in range(len(self.units))]
         runs: list[list[StageChoice]] = [sequential_choices]
         for number in range(max(map(len, tried), default=0)):

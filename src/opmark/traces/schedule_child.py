@@ -40,7 +40,7 @@ from opmark.schema.schedule import (
 from opmark.traces.family import find_files
 from opmark.traces.scheduled import trace_program
 
-_LEAST_ROUNDS = 6
+_LEAST_ROUNDS = 4
 _MOST_ROUNDS = 40
 _OPERATOR_ROUNDS = 9
 _WARM_UP = 2

@@ -26,7 +26,7 @@ class Mode:
 
 
 @dataclass(frozen=True)
-class PlacedUnit:
+class SolvedUnit:
     unit: int
     mode: int
     start: float
@@ -36,7 +36,7 @@ class PlacedUnit:
 @dataclass(frozen=True)
 class Optimum:
     seconds: float
-    placed: tuple[PlacedUnit, ...]
+    placed: tuple[SolvedUnit, ...]
     """In the order of their starts."""
     proven: bool
     """Whether nothing can be better; else time was up, and `bound` says how much better it could be."""
@@ -55,7 +55,7 @@ def find_optimum(
     transfers: Mapping[tuple[int, int], Mapping[tuple[int, int], float]] | None = None,
     *,
     limit: float = 10.0,
-    hint: Sequence[PlacedUnit] = (),
+    hint: Sequence[SolvedUnit] = (),
 ) -> Optimum:
     """Return the schedule with the least makespan: every unit in one of its modes, on resources of a capacity, after
     what it needs. `transfers`: seconds between two units by (from, to) resource, where they differ."""
@@ -115,7 +115,7 @@ def find_optimum(
     for unit, own in enumerate(modes):
         mode = next(i for i in range(len(own)) if solver.boolean_value(chosen[unit][i]))
         start = solver.value(starts[unit]) * _TICK
-        placed.append(PlacedUnit(unit, mode, start, start + own[mode].seconds))
+        placed.append(SolvedUnit(unit, mode, start, solver.value(ends[unit]) * _TICK))
     placed.sort(key=lambda one: (one.start, one.unit))
     return Optimum(
         solver.objective_value * _TICK, tuple(placed), status == cp_model.OPTIMAL, solver.best_objective_bound * _TICK

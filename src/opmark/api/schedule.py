@@ -34,6 +34,7 @@ from opmark.prediction.scheduling import (
     timeline_of,
 )
 from opmark.prediction.units import UnitGraph, make_units
+from opmark.runner.executors.base import LocalExecutor
 from opmark.runner.guests.placement import why_missing
 from opmark.runner.plan import default_threads
 from opmark.runner.worker_process import environ_for
@@ -51,6 +52,7 @@ from opmark.schema.schedule import (
     PlacedUnit,
     Schedule,
     Stage,
+    Timeline,
     read_schedule,
     sequential,
 )
@@ -380,7 +382,7 @@ class _ProgramScheduling:
         names = split_names(self.request.on) or (["cpu"] if self.known is None else [self.known.backend])
         name = "cpu" if self.shares else names[0]
         info = find_backend(name if name.startswith("torch-") else f"torch-{name}")
-        if missing := why_missing(info):
+        if missing := why_missing(info) or LocalExecutor().why_no_device(info.device):
             raise UserError(
                 f"{info.name} cannot run here: {missing}",
                 f"where it can: `opmark schedule {self.case.op} --on {name} --no-run --times FILE` writes a table of "
@@ -403,7 +405,7 @@ class _ProgramScheduling:
 
     def _search(self, process: ProgramProcess) -> Scheduling:
         request = self.request
-        request.on_step(0, 3, "times of the operators")
+        request.on_step(0, 0, "times of the operators")
         profiled = process.profile()
         graph = profiled.graph
         units = make_units(graph, profiled.seconds)
@@ -413,7 +415,7 @@ class _ProgramScheduling:
         budget = read_duration(request.search, "--search")
 
         def time_schedules(schedules: list[Schedule], seconds: float) -> Any:
-            request.on_step(1, 3, f"{count_noun(len(schedules), 'schedule')}, stage by stage")
+            request.on_step(0, 0, f"{count_noun(len(schedules), 'schedule')}, stage by stage")
             return process.time_schedules(schedules, seconds)
 
         if self.shares:
@@ -427,7 +429,7 @@ class _ProgramScheduling:
                 raise UserError(f"no optimum: {reason}", "`--method stages` measures stages")
             self.notes.append(f"no optimum: {reason}")
         elif request.method in ("best", "optimum"):
-            request.on_step(2, 3, "the optimum")
+            request.on_step(0, 0, "the optimum")
             predictions.append(search.optimum())
         chosen = _choose(predictions, request.method)
         return self._result(names, tuple(predictions), chosen, slowdown=search.slowdown())
@@ -487,7 +489,10 @@ class _ProgramScheduling:
         assert plain is not None
         threads = self.threads if self.info.device == "cpu" else default_threads()
         against = "sequential" if found.chosen.method != "sequential" else "as it is"
-        schedules = {"a": plain.schedule if against == "sequential" else None, "b": found.chosen.schedule}
+        assert found.chosen.schedule is not None
+        timeline = Timeline(found.units, found.chosen.timeline, found.timeline)
+        chosen_schedule = replace(found.chosen.schedule, timeline=timeline)
+        schedules = {"a": plain.schedule if against == "sequential" else None, "b": chosen_schedule}
         sides = (
             Side(against, self.info.name, threads, implementation=SCHEDULED if schedules["a"] else "torch"),
             Side(found.chosen.method, self.info.name, threads, implementation=SCHEDULED),
@@ -499,7 +504,7 @@ class _ProgramScheduling:
             chosen = schedules["a" if side is sides[0] else "b"]
             return with_configuration(task, {SCHEDULE: chosen.encode()}, SCHEDULED) if chosen else task
 
-        request.on_step(3, 3, f"{against} and {found.chosen.method} in turns")
+        request.on_step(0, 0, f"{against} and {found.chosen.method} in turns")
         own = {one.name for one in fields(TurnOptions)} & {one.name for one in fields(ScheduleRequest)}
         options = TurnOptions(**{**{name: getattr(request, name) for name in own}, "threads": threads})
         compared = measure_sides(

@@ -131,6 +131,8 @@ class HostProcess:
 
     def close(self) -> None:
         """End the process. One that is not closed ends with the worker that asks it."""
+        if self._log.closed:
+            return
         # A process that died may have left a question in the pipe.
         with suppress(BrokenPipeError), self._process as process, self._log:
             process.kill()

@@ -88,7 +88,7 @@ def read_tables(paths: Sequence[Path]) -> DeviceTable:
 def _read(path: Path) -> DeviceTable:
     try:
         document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-        found = msgspec.convert(document, DeviceTable)
+        found = msgspec.convert(document, DeviceTable, strict=False)  # YAML takes 1e-5 for a text
     except (yaml.YAMLError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise InvalidFile(f"{path}: this is no table of times: {error}", "docs/schedule.md has an example") from None
     for place, one in enumerate(found.operators):

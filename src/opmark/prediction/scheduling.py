@@ -97,6 +97,8 @@ class StageSearch:
             for number, choice in enumerate(run):
                 if len(choice.lanes) > 1 or place == 0:
                     self.costs.setdefault(choice, []).extend(one[number] for one in found.rounds)
+        for choice in sequential_choices:  # of the same rounds as the stages with lanes
+            self.solo[choice.lanes[0][0], self.resources.threads(choice.threads)] = median(self.costs[choice])
         chosen: list[StageChoice] = []
         for search in searches:
             _, stages = search.best(self._choosing_cost)

@@ -53,6 +53,24 @@ class Stage(Struct, frozen=True):
     lanes: tuple[Lane, ...]
 
 
+class PlacedUnit(Struct, frozen=True):
+    """When and where a unit runs: a bar of a timeline."""
+
+    unit: int
+    lane: int
+    start: float
+    end: float
+
+
+class Timeline(Struct, frozen=True):
+    """When units of a schedule run, for people: nothing is decided by it."""
+
+    names: tuple[str, ...] = ()
+    """Names of the units."""
+    predicted: tuple[PlacedUnit, ...] = ()
+    measured: tuple[PlacedUnit, ...] = ()
+
+
 class Schedule(Struct, frozen=True):
     """An executable schedule of a program."""
 
@@ -63,6 +81,7 @@ class Schedule(Struct, frozen=True):
     units: tuple[tuple[int, ...], ...]
     """Operators that are called one after the other by one thread, each list in the order of the program."""
     stages: tuple[Stage, ...]
+    timeline: Timeline = Timeline()
     version: int = VERSION
 
     @property
@@ -208,15 +227,6 @@ class StageTimes(Struct, frozen=True):
     """Seconds of the stages of a schedule, in every round in which it ran."""
 
     rounds: list[list[float]]
-
-
-class PlacedUnit(Struct, frozen=True):
-    """When and where a unit runs: a bar of a timeline."""
-
-    unit: int
-    lane: int
-    start: float
-    end: float
 
 
 class ProfiledProgram(Struct, frozen=True):

@@ -1,4 +1,5 @@
-"""How well makespans are predicted, and what schedules gain: `python -m benchmarks.schedule [--models A,B] [--limit S]`.
+"""How well makespans are predicted, and what schedules gain:
+`python -m benchmarks.schedule [--models A,B] [--limit S]`.
 
 For each model with branches, a schedule in stages is predicted from measured stages, then it and the sequential one are
 measured in turns, in fresh processes. The table has predicted over measured time of both, and the verdict. No model is

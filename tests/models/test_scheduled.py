@@ -240,7 +240,7 @@ class FakeStreams:
         self.main = self.Stream("main")
         self.now = self.main
 
-    def Stream(self, name: str = "") -> Any:  # noqa: N802 - torch's name
+    def Stream(self, name: str = "") -> Any:
         log = self.log
         label = name or f"stream{len({one for kind, one in log if kind == 'made'})}"
         log.append(("made", label))
@@ -255,7 +255,7 @@ class FakeStreams:
             wait_event=lambda event: log.append(("wait", (label, id(event)))),
         )  # fmt: skip
 
-    def Event(self, enable_timing: bool = False) -> Any:  # noqa: N802
+    def Event(self, enable_timing: bool = False) -> Any:
         return SimpleNamespace(elapsed_time=lambda other: 1.0)
 
     def current_stream(self) -> Any:

@@ -3,6 +3,7 @@ resources, the optimum beats no other only where it is not one."""
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from math import inf
 from typing import Any
@@ -78,7 +79,7 @@ def test_blocks_follow_each_other(units: UnitGraph) -> None:
     found = blocks(units)
     assert [unit for block in found for unit in block] == list(range(len(units)))
     after = descendants(units.needs)
-    for block, later in zip(found, found[1:], strict=False):
+    for block, later in itertools.pairwise(found):
         assert all(set(later) <= after[unit] for unit in block) or len(found) == 1
 
 
@@ -233,7 +234,7 @@ def test_the_optimum_is_no_worse_than_stages_and_no_better_than_its_bounds(units
         assert all(ends[before] <= one.start + rounding for before in units.needs[one.unit])
     for lane in {one.lane for one in placed}:
         own = [one for one in placed if one.lane == lane]
-        assert all(first.end <= then.start + rounding for first, then in zip(own, own[1:], strict=False))
+        assert all(first.end <= then.start + rounding for first, then in itertools.pairwise(own))
     assert max(one.lane for one in placed) < cores
 
 
@@ -277,7 +278,7 @@ def test_what_is_played_respects_dependencies_transfers_and_devices(times: Devic
             assert found.starts[unit] >= arrived - 1e-12
     for device in set(devices):
         own = sorted((found.starts[u], found.ends[u]) for u in range(len(devices)) if devices[u] == device)
-        assert all(first[1] <= then[0] + 1e-12 for first, then in zip(own, own[1:], strict=False))
+        assert all(first[1] <= then[0] + 1e-12 for first, then in itertools.pairwise(own))
     assert found.makespan >= critical_path(times.needs, [min(own) for own in times.seconds]) - 1e-12
     assert found.makespan >= sum(map(min, times.seconds)) / len(times.devices) - 1e-12
 

@@ -375,20 +375,23 @@ class ScheduleRequest(OptionSet):
 
     program: Annotated[
         Names,
-        Option("A model (model:inception_v3), a trace (trace:step.json), a saved schedule (FILE.json), or tables of times "
-               "per device (FILE.yaml ...).", argument="PROGRAM", form="texts"),
+        Option("A model (model:inception_v3), a trace (trace:step.json), a saved schedule (FILE.json), or tables of "
+               "times per device (FILE.yaml ...).", argument="PROGRAM", form="texts"),
     ] = field(kw_only=False)  # fmt: skip
     params: Annotated[Mapping[str, Any] | None, _MODEL_PARAMS] = None
     size: Annotated[str, _MODEL_SIZE] = ""
     on: Annotated[
-        Names, Option("cpu or cuda; or resources that are not shared: cores, as in cpu:1,cpu:1, or devices of the tables.")
+        Names,
+        Option("cpu or cuda; or resources that are not shared: cores, as in cpu:1,cpu:1, or devices of the tables."),
     ] = ()
     method: Annotated[
         str,
-        Option("best, sequential, stages (concurrent on shared resources), equilibrium (resources that are not shared), or "
-               "optimum."),
+        Option("best, sequential, stages (concurrent on shared resources), equilibrium (resources that are not shared), "
+               "or optimum."),
     ] = "best"  # fmt: skip
-    measure: Annotated[bool, Option("Run the schedule and compare it with sequential in turns.", ("--run/--no-run",))] = True
+    measure: Annotated[
+        bool, Option("Run the schedule and compare it with sequential in turns.", ("--run/--no-run",))
+    ] = True
     search: Annotated[str, Option("How long stages are timed, as in 20s or 2m.")] = "20s"
     threads: Annotated[
         int | None, Option("Threads to use. [default: all cores]", least=1, most=MOST_THREADS, example="4")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from dataclasses import replace as replace_fields
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -42,7 +44,7 @@ from opmark.schema import Case, Entry, Task
 from opmark.schema.case import MODEL_PREFIX, TRACE_PREFIX
 from opmark.schema.comparison import Pairing
 from opmark.schema.messages import Side
-from opmark.schema.options import MeasureOptions, StoreOptions, split_names
+from opmark.schema.options import StoreOptions, split_names
 from opmark.schema.schedule import (
     SCHEDULE,
     SCHEDULED,
@@ -150,8 +152,8 @@ class Scheduling:
     def compile(self, module: Any = None) -> CompiledSchedule:
         """Return the chosen schedule as a callable that takes the inputs of the model, as tensors, in their order.
 
-        `module`: a torch.nn.Module of the same graph, with weights of your own; without it, the weights are those of the
-        model. UserError if the model is not the one that the schedule was made for.
+        `module`: a torch.nn.Module of the same graph, with weights of your own; without it, the weights are those of
+        the model. UserError if the model is not the one that the schedule was made for.
         """
         from opmark.models.compiled import compile_schedule
 
@@ -211,9 +213,7 @@ def read_saved(path: Path) -> SavedSchedule:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=SavedSchedule)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise InvalidFile(
-            f"{path}: this is no saved schedule: {error}", f"a trace is named as trace:{path}"
-        ) from None
+        raise InvalidFile(f"{path}: this is no saved schedule: {error}", f"a trace is named as trace:{path}") from None
     if found.opmark != "schedule" or found.version != SAVED_VERSION:
         raise InvalidFile(f"{path}: a schedule of version {found.version}; this opmark reads {SAVED_VERSION}")
     read_schedule(found.schedule.encode())
@@ -224,7 +224,9 @@ def _schedule_tables(request: ScheduleRequest, paths: Sequence[Path]) -> Schedul
     """Predict schedules over the devices of tables; nothing of them is here to run."""
     for path in paths:
         if not path.is_file():
-            raise UserError(f"there is no file {path}", "`opmark schedule PROGRAM --no-run --times FILE` writes a table")
+            raise UserError(
+                f"there is no file {path}", "`opmark schedule PROGRAM --no-run --times FILE` writes a table"
+            )
     table = read_tables(paths)
     names = list(dict.fromkeys(split_names(request.on))) or table.devices
     units, times = device_times(table, names)
@@ -246,7 +248,9 @@ def _device_predictions(found: DeviceSchedules, times: DeviceTimes) -> tuple[Pre
         ))  # fmt: skip
     if found.equilibria:
         best, worst = found.equilibria.best, found.equilibria.worst
-        note = f"{count_noun(found.equilibria.found, 'equilibrium', 'equilibria')} from {found.equilibria.started} starts"
+        note = (
+            f"{count_noun(found.equilibria.found, 'equilibrium', 'equilibria')} from {found.equilibria.started} starts"
+        )
         if worst.makespan > best.makespan:
             note += f"; the worst takes {worst.makespan / best.makespan:.3g} times as long"
         predictions.append(PredictedSchedule("equilibrium", best.makespan, timeline=timeline_of(best), note=note))
@@ -276,14 +280,14 @@ def _device_notes(found: DeviceSchedules) -> list[str]:
 
 def _choose(predictions: Sequence[PredictedSchedule], method: str) -> PredictedSchedule:
     """Return the schedule of a method; of `best`, the fastest that is not only a model's optimum."""
-    known = {one.method: one for one in predictions}
+    known: dict[str, PredictedSchedule] = {one.method: one for one in predictions}
     if method != "best":
         if method not in known:
             raise UserError(
                 f"there is no schedule by `{method}` here: there is {', '.join(known)}",
                 "`stages` shares resources; `equilibrium` needs several: --on cpu:1,cpu:1, or a table of devices",
             )
-        return known[method]  # type: ignore[index]
+        return known[method]
     usual = [one for one in predictions if one.method != "optimum"] or list(predictions)
     if not usual:
         raise UserError("no schedule was found: no device can run everything, and no equilibrium exists",
@@ -314,7 +318,9 @@ class _ProgramScheduling:
     def run(self) -> Scheduling:
         request, known = self.request, self.known
         if known is not None and (request.params or request.size):
-            raise UserError("the parameters of a saved schedule are those that it was made for", "leave -p and --size out")
+            raise UserError(
+                "the parameters of a saved schedule are those that it was made for", "leave -p and --size out"
+            )
         self.shares = self._core_shares()
         self.case = self._find_case()
         self.info = self._find_backend()
@@ -336,7 +342,7 @@ class _ProgramScheduling:
                 timeline = tuple(process.trace(chosen)) if request.measure and cpu else ()
         except Unsupported as error:
             raise UserError(f"{describe_case(self.case)} cannot be scheduled: {error.message}", error.hint) from None
-        found = _with(found, timeline=timeline, notes=tuple(self.notes))
+        found = replace_fields(found, timeline=timeline, notes=tuple(self.notes))
         if request.save is not None:
             found.save(Path(request.save))
         return self._measure(found) if request.measure else found
@@ -395,7 +401,7 @@ class _ProgramScheduling:
     # The search.
 
     def _of_saved(self, known: SavedSchedule) -> Scheduling:
-        plain = sequential(known.schedule.digest, known.schedule.units, known.schedule.threads, _order(known.schedule))
+        plain = sequential(known.schedule.digest, known.schedule.units, known.schedule.threads, range(len(known.units)))
         predictions = (
             PredictedSchedule("sequential", known.sequential, schedule=plain),
             *([PredictedSchedule(known.method, known.predicted, schedule=known.schedule)]
@@ -449,7 +455,7 @@ class _ProgramScheduling:
         asked = [_one_by_one(graph, units, self.threads, count) for count in counts]
         found = time_schedules(asked, budget)
         solo = {
-            count: [_median([one[unit] for one in times.rounds]) for unit in range(len(units))]
+            count: [median([one[unit] for one in times.rounds]) for unit in range(len(units))]
             for count, times in zip(counts, found, strict=True)
         }
         devices = [f"cpu:{count} ({place + 1})" for place, count in enumerate(self.shares)]
@@ -464,9 +470,11 @@ class _ProgramScheduling:
         for one in _device_predictions(scheduled, times):
             if one.method == "equilibrium" and scheduled.equilibria is not None:
                 made = executable(scheduled.equilibria.best, units, graph.digest, threads, self.threads, devices)
-                predictions.append(_with(one, schedule=made))
+                predictions.append(replace_fields(one, schedule=made))
             elif one.method == "optimum":
-                predictions.append(_with(one, schedule=_lanes_of(one, units, graph, threads, self.threads, devices)))
+                predictions.append(
+                    replace_fields(one, schedule=_lanes_of(one, units, graph, threads, self.threads, devices))
+                )
         chosen = _choose(predictions, self.request.method)
         return self._result(names, tuple(predictions), chosen, devices=scheduled, lanes=tuple(devices))
 
@@ -507,29 +515,13 @@ class _ProgramScheduling:
         request.on_step(0, 0, f"{against} and {found.chosen.method} in turns")
         own = {one.name for one in fields(TurnOptions)} & {one.name for one in fields(ScheduleRequest)}
         options = TurnOptions(**{**{name: getattr(request, name) for name in own}, "threads": threads})
+        keep = StoreOptions(label=request.label or f"schedule {self.case.op}", db=request.db)
         compared = measure_sides(
-            *sides, [self.case], options, StoreOptions(label=request.label or f"schedule {self.case.op}", db=request.db),
+            *sides, [self.case], options, keep,
             on_turn=request.on_turn, say=request.say, configure=configure,
         )  # fmt: skip
         pair = compared.pairs[0] if compared.pairs else None
-        return _with(found, compared=pair, against=against, runs=compared.runs)
-
-
-def _with(value: Any, **changed: Any) -> Any:
-    from dataclasses import replace as replace_fields
-
-    return replace_fields(value, **changed)
-
-
-def _order(known: Schedule) -> list[int]:
-    """Return the units of a schedule in an order for one lane: units are numbered in topological order."""
-    return list(range(len(known.units)))
-
-
-def _median(values: Sequence[float]) -> float:
-    from statistics import median
-
-    return median(values)
+        return replace_fields(found, compared=pair, against=against, runs=compared.runs)
 
 
 def _one_by_one(graph: OperatorGraph, units: UnitGraph, threads: int, own: int) -> Schedule:

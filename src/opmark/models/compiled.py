@@ -81,4 +81,3 @@ def compile_schedule(
     if torch.device(device).type == "cuda":
         call = CapturedProgram(scheduled, given)
     return CompiledSchedule(call, scheduled, dict(specs), device)
-

@@ -105,9 +105,7 @@ class Program:
             needs.append(sorted(before - {number}))
         content = [[call.name, call.about, before] for call, before in zip(self.calls, needs, strict=True)]
         digest = hashlib.sha256(json.dumps([content, len(self.inputs)]).encode()).hexdigest()[:16]
-        return OperatorGraph(
-            [call.name for call in self.calls], needs, digest, [call.nbytes for call in self.calls]
-        )
+        return OperatorGraph([call.name for call in self.calls], needs, digest, [call.nbytes for call in self.calls])
 
 
 # Models.
@@ -246,4 +244,3 @@ def _describe(node: Any, value: Any) -> str:
         return str(one)
 
     return json.dumps([plain(list(node.args)), plain(dict(node.kwargs)), plain(value)])
-

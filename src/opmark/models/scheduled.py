@@ -17,7 +17,15 @@ from opmark.errors import TaskError, UserError
 from opmark.models.program import Program, ProgramCall, Slot, model_program, slots_in
 from opmark.models.source import ModelSource
 from opmark.plugin import Params
-from opmark.schema.schedule import SCHEDULE, PlacedUnit, Schedule, check_schedule, read_schedule, unit_needs, whole_program
+from opmark.schema.schedule import (
+    SCHEDULE,
+    PlacedUnit,
+    Schedule,
+    check_schedule,
+    read_schedule,
+    unit_needs,
+    whole_program,
+)
 
 _WARM_UP = 3
 """Calls before a graph is captured, in which libraries choose their kernels and get their workspaces."""

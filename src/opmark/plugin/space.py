@@ -203,7 +203,8 @@ def format_value(value: Any) -> str:
 
 
 def format_configuration(configuration: Mapping[str, Any]) -> str:
-    """Return a configuration as people read it; the tuned operators of a model and the parts of a schedule are only counted."""
+    """Return a configuration as people read it; the tuned operators of a model and the parts of a schedule are only
+    counted."""
     shown = dict(configuration)
     if TUNED_OPERATORS in shown:
         shown[TUNED_OPERATORS] = len(json.loads(shown[TUNED_OPERATORS]))

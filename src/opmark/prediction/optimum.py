@@ -113,9 +113,9 @@ def find_optimum(
         raise UserError(f"no optimum: the solver found no schedule in {limit:g} s", "`--method stages` needs no solver")
     placed = []
     for unit, own in enumerate(modes):
-        mode = next(i for i in range(len(own)) if solver.boolean_value(chosen[unit][i]))
+        picked = next(i for i in range(len(own)) if solver.boolean_value(chosen[unit][i]))
         start = solver.value(starts[unit]) * _TICK
-        placed.append(SolvedUnit(unit, mode, start, solver.value(ends[unit]) * _TICK))
+        placed.append(SolvedUnit(unit, picked, start, solver.value(ends[unit]) * _TICK))
     placed.sort(key=lambda one: (one.start, one.unit))
     return Optimum(
         solver.objective_value * _TICK, tuple(placed), status == cp_model.OPTIMAL, solver.best_objective_bound * _TICK

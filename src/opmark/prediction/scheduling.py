@@ -17,7 +17,14 @@ from statistics import median
 from opmark.errors import UserError
 from opmark.prediction.equilibrium import DeviceTimes, Equilibria, PlayedSchedule, find_equilibria
 from opmark.prediction.optimum import MOST_UNITS, Mode, Optimum, find_optimum, why_no_solver
-from opmark.prediction.stages import MOST_CANDIDATES, BlockSearch, StageChoice, estimated_cost, lane_counts, stage_choices
+from opmark.prediction.stages import (
+    MOST_CANDIDATES,
+    BlockSearch,
+    StageChoice,
+    estimated_cost,
+    lane_counts,
+    stage_choices,
+)
 from opmark.prediction.units import UnitGraph, blocks
 from opmark.schema.schedule import Lane, Method, PlacedUnit, Schedule, Stage, StageTimes, sequential
 from opmark.stats.interval import median_interval
@@ -123,9 +130,7 @@ class StageSearch:
     def _solo_seconds(self, unit: int, threads: int) -> float:
         return self.solo[unit, self.resources.threads(threads)]
 
-    def _around(
-        self, search: BlockSearch, tried: tuple[frozenset[int], StageChoice] | None
-    ) -> list[StageChoice]:
+    def _around(self, search: BlockSearch, tried: tuple[frozenset[int], StageChoice] | None) -> list[StageChoice]:
         """Return stages of a block: one that is tried, and all other units one after the other."""
         if tried is None:
             return [self._alone(unit) for unit in sorted(search.block)]
@@ -189,7 +194,8 @@ class StageSearch:
         cores = self.resources.cores
         if not self.resources.intra:
             raise UserError(
-                "no optimum: streams share a GPU in a way that no number of cores describes", "`--method stages` measures"
+                "no optimum: streams share a GPU in a way that no number of cores describes",
+                "`--method stages` measures",
             )
         slowdown = self.slowdown()
         counts = sorted({threads for _, threads in self.solo})

@@ -1,7 +1,8 @@
 """The process that looks at the operators of a program and times schedules of it:
 `python -m opmark.traces.schedule_child serve`.
 
-The parent imports no framework. It asks in lines of JSON and gets an answer to each, so that the program is loaded once.
+The parent imports no framework. It asks in lines of JSON and gets an answer to each, so that the program is loaded
+once.
 """
 
 from __future__ import annotations

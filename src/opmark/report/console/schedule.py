@@ -22,9 +22,7 @@ def print_schedule(view: Mapping[str, Any], console: Console) -> None:
         gain = f"{significant(plain / one['seconds'], 3)}x" if plain else ""
         mark = "chosen" if one["method"] == view["chosen"] else ""
         rows.append([one["method"], seconds(one["seconds"]), interval, gain, mark, one["note"]])
-    print_rows(
-        ("schedule", "predicted", "interval", "of sequential", "", "note"), rows, console, 1, left=("", "note")
-    )
+    print_rows(("schedule", "predicted", "interval", "of sequential", "", "note"), rows, console, 1, left=("", "note"))
     if view["anarchy"] is not None:
         console.print(f"price of anarchy: {significant(view['anarchy'], 4)}", highlight=False)
     print_timeline(view, console)
@@ -79,4 +77,3 @@ def print_timeline(view: Mapping[str, Any], console: Console) -> None:
 def _letter(place: int) -> str:
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
     return letters[place % len(letters)]
-

@@ -32,8 +32,8 @@ MODELS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 """Name, preset, and parameters beside it."""
 GOAL = 0.10
-HEADS = ("model", "method", "predicted", "measured", "error", "sequential: predicted", "measured", "error", "within 10 %",
-         "schedule over sequential", "verdict", "at best, by a model")  # fmt: skip
+HEADS = ("model", "method", "predicted", "measured", "error", "sequential: predicted", "measured", "error",
+         "within 10 %", "schedule over sequential", "verdict", "at best, by a model")  # fmt: skip
 
 
 def main(arguments: Sequence[str] = ()) -> int:

@@ -386,8 +386,8 @@ class ScheduleRequest(OptionSet):
     ] = ()
     method: Annotated[
         str,
-        Option("best, sequential, stages (concurrent on shared resources), equilibrium (resources that are not shared), "
-               "or optimum."),
+        Option("best, sequential, stages (concurrent on shared resources), equilibrium (resources that are not "
+               "shared), or optimum."),
     ] = "best"  # fmt: skip
     measure: Annotated[
         bool, Option("Run the schedule and compare it with sequential in turns.", ("--run/--no-run",))

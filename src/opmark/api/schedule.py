@@ -31,7 +31,7 @@ from opmark.prediction.scheduling import (
     PredictedSchedule,
     Resources,
     StageSearch,
-    executable,
+    device_lanes,
     schedule_devices,
     timeline_of,
 )
@@ -463,18 +463,13 @@ class _ProgramScheduling:
         times = DeviceTimes(tuple(devices), rows, units.needs, {})
         scheduled = schedule_devices(times)
         self.notes += _device_notes(scheduled)
-        threads = dict(enumerate(self.shares))
         plain = sequential(graph.digest, units.members, self.threads, range(len(units)))
         predictions = [PredictedSchedule("sequential", sum(solo[self.threads]), schedule=plain,
                                          note="everything with all cores")]  # fmt: skip
         for one in _device_predictions(scheduled, times):
-            if one.method == "equilibrium" and scheduled.equilibria is not None:
-                made = executable(scheduled.equilibria.best, units, graph.digest, threads, self.threads, devices)
+            if one.method != "sequential":
+                made = device_lanes(one.timeline, units, graph.digest, self.shares, self.threads, devices)
                 predictions.append(replace_fields(one, schedule=made))
-            elif one.method == "optimum":
-                predictions.append(
-                    replace_fields(one, schedule=_lanes_of(one, units, graph, threads, self.threads, devices))
-                )
         chosen = _choose(predictions, self.request.method)
         return self._result(names, tuple(predictions), chosen, devices=scheduled, lanes=tuple(devices))
 
@@ -528,17 +523,6 @@ def _one_by_one(graph: OperatorGraph, units: UnitGraph, threads: int, own: int) 
     """Return the schedule in which every unit is a stage, with a number of threads of its own."""
     stages = tuple(Stage((Lane((unit,), (own,)),)) for unit in range(len(units)))
     return Schedule(graph.digest, threads, units.members, stages)
-
-
-def _lanes_of(
-    one: PredictedSchedule, units: UnitGraph, graph: OperatorGraph, threads: dict[int, int], total: int,
-    names: Sequence[str],
-) -> Schedule:  # fmt: skip
-    lanes = []
-    for device in sorted({placed.lane for placed in one.timeline}):
-        own = [p.unit for p in sorted(one.timeline, key=lambda p: (p.start, p.unit)) if p.lane == device]
-        lanes.append(Lane(tuple(own), (threads[device],) * len(own), names[device]))
-    return Schedule(graph.digest, total, units.members, (Stage(tuple(lanes)),))
 
 
 def _table(program: str, graph: OperatorGraph, seconds: Sequence[float], device: str) -> DeviceTable:

@@ -99,8 +99,9 @@ COMMANDS = {
     "schedule": (
         "schedule",
         "Which operators to run beside each other, and what does it gain?"
-        "\n\nPredicts schedules of a model or a trace from measured times, runs the best one, verifies it, and compares "
-        "it with the sequential one in turns. Over several devices, from tables of times: equilibrium and optimum.",
+        "\n\nPredicts schedules of a model or a trace from measured times, runs the best one, verifies it, and "
+        "compares it with the sequential one in turns. Over several devices, from tables of times: equilibrium and "
+        "optimum.",
     ),
     "replay": (
         "replay",

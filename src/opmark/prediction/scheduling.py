@@ -8,7 +8,7 @@ is chosen because it was lucky does not look fast.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -26,7 +26,7 @@ from opmark.prediction.stages import (
     stage_choices,
 )
 from opmark.prediction.units import UnitGraph, blocks
-from opmark.schema.schedule import Lane, Method, PlacedUnit, Schedule, Stage, StageTimes, sequential
+from opmark.schema.schedule import Lane, Method, PlacedUnit, Schedule, Stage, StageTimes
 from opmark.stats.interval import median_interval
 
 _HANDOVER = 30e-6
@@ -277,17 +277,18 @@ def timeline_of(played: PlayedSchedule) -> tuple[PlacedUnit, ...]:
     )
 
 
-def executable(
-    played: PlayedSchedule, units: UnitGraph, digest: str, threads: Mapping[int, int], total: int, names: Sequence[str]
+def device_lanes(
+    placed: Sequence[PlacedUnit],
+    units: UnitGraph,
+    digest: str,
+    shares: Sequence[int],
+    threads: int,
+    names: Sequence[str],
 ) -> Schedule:
-    """Return the schedule that runs units on devices that are cores of this CPU: a lane for each device."""
+    """Return the schedule that runs units on devices that are cores of this CPU: a lane for each device, with as many
+    threads as it has cores."""
     lanes: list[Lane] = []
-    for device in sorted(set(played.devices)):
-        own = sorted((unit for unit in range(len(units)) if played.devices[unit] == device),
-                     key=lambda unit: (played.starts[unit], unit))  # fmt: skip
-        lanes.append(Lane(tuple(own), (threads[device],) * len(own), names[device]))
-    return Schedule(digest, total, units.members, (Stage(tuple(lanes)),))
-
-
-def sequential_schedule(units: UnitGraph, digest: str, threads: int) -> Schedule:
-    return sequential(digest, units.members, threads, range(len(units)))
+    for device in sorted({one.lane for one in placed}):
+        own = [one.unit for one in sorted(placed, key=lambda one: (one.start, one.unit)) if one.lane == device]
+        lanes.append(Lane(tuple(own), (shares[device],) * len(own), names[device]))
+    return Schedule(digest, threads, units.members, (Stage(tuple(lanes)),))

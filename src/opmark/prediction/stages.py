@@ -16,7 +16,7 @@ from math import inf
 MOST_CANDIDATES = 16
 """Stages of a block that are measured."""
 _WORTH = 1.5
-"""A stage is measured if the best schedule with it takes at most so many times as long as the best one, as estimated."""
+"""A stage is measured if the best schedule with it takes at most so many times as long as the best, as estimated."""
 
 
 @dataclass(frozen=True)

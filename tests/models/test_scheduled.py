@@ -14,10 +14,10 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from opmark.errors import TaskError, Unsupported, UserError  # noqa: E402
-from opmark.models.program import Program, export_program  # noqa: E402
+from opmark.models.program import GraphProgram, export_program  # noqa: E402
 from opmark.models.scheduled import (  # noqa: E402
-    CapturedProgram,
-    ScheduledProgram,
+    CapturedSchedule,
+    ScheduleRunner,
     compile_units,
     schedule_launch,
 )
@@ -25,7 +25,7 @@ from opmark.schema.schedule import (  # noqa: E402
     SCHEDULE,
     Lane,
     Schedule,
-    Stage,
+    ScheduleStage,
     sequential,
     topological_order,
     unit_needs,
@@ -51,11 +51,11 @@ class Branches(nn.Module):  # type: ignore[misc]
         return {"out": self.out(joined), "sums": (before, base.sum()), "x": x}
 
 
-def program_of(module: Any, *given: Any) -> Program:
+def program_of(module: Any, *given: Any) -> GraphProgram:
     return export_program(module.eval(), given, "test")
 
 
-def random_schedule(program: Program, generator: random.Random, threads: int = 2) -> Schedule:
+def random_schedule(program: GraphProgram, generator: random.Random, threads: int = 2) -> Schedule:
     """Cut a random topological order into units, and put them into random stages and lanes."""
     graph = program.graph()
     count = len(graph.operators)
@@ -73,7 +73,7 @@ def random_schedule(program: Program, generator: random.Random, threads: int = 2
         lanes: list[list[int]] = [[] for _ in range(generator.randint(1, 3))]
         for unit in own:
             lanes[generator.randrange(len(lanes))].append(unit)
-        stages.append(Stage(tuple(Lane(tuple(lane), tuple(generator.randint(1, threads) for _ in lane))
+        stages.append(ScheduleStage(tuple(Lane(tuple(lane), tuple(generator.randint(1, threads) for _ in lane))
                                   for lane in lanes if lane)))  # fmt: skip
     return Schedule(graph.digest, threads, tuple(units), tuple(stages))
 
@@ -88,7 +88,7 @@ def test_any_schedule_gives_the_results_of_the_module(seed: int) -> None:
     with torch.no_grad():
         expected = module(*given)
     program = program_of(module, torch.zeros(3, 8), torch.zeros(3, 8))
-    with ScheduledProgram(program, random_schedule(program, random.Random(seed))) as scheduled:
+    with ScheduleRunner(program, random_schedule(program, random.Random(seed))) as scheduled:
         for _ in range(3):
             same(scheduled(*given), expected)
         assert len(scheduled.timed(*given)) == len(scheduled.schedule.stages)
@@ -118,7 +118,7 @@ def test_the_digest_tells_programs_apart_and_is_the_same_for_other_weights() -> 
     program = program_of(Branches(), torch.zeros(4, 8), torch.zeros(4, 8))
     other = whole_program(program_of(Branches(), *given).graph(), 2)
     with pytest.raises(UserError, match="made for another program"):
-        ScheduledProgram(program, other)
+        ScheduleRunner(program, other)
 
 
 class Noise(nn.Module):  # type: ignore[misc]
@@ -166,10 +166,12 @@ def test_lanes_run_beside_each_other_with_their_own_number_of_threads() -> None:
     ready = [i for i in before if i < one]
     units = (tuple(ready), (one,), (other,), tuple(i for i in before if i > one))
     stages = (
-        Stage((Lane((0,), (2,)),)), Stage((Lane((1,), (2,)), Lane((2,), (1,)))), Stage((Lane((3,), (2,)),)),
-    )  # fmt: skip
+        ScheduleStage((Lane((0,), (2,)),)),
+        ScheduleStage((Lane((1,), (2,)), Lane((2,), (1,)))),
+        ScheduleStage((Lane((3,), (2,)),)),
+    )
     threads = torch.get_num_threads()
-    with ScheduledProgram(program, Schedule(graph.digest, 2, units, stages)) as scheduled:
+    with ScheduleRunner(program, Schedule(graph.digest, 2, units, stages)) as scheduled:
         scheduled(torch.randn(3, 8), torch.randn(3, 8))
     assert seen["a"] == (threading.current_thread().name, 2)
     assert seen["b"] == ("opmark-lane-1", 1)
@@ -190,7 +192,7 @@ def test_a_failure_in_a_lane_reaches_the_caller_and_the_next_call_works() -> Non
 
     program.calls[number].function = fail
     given = torch.randn(3, 8), torch.randn(3, 8)
-    with ScheduledProgram(program, schedule) as scheduled:
+    with ScheduleRunner(program, schedule) as scheduled:
         for _ in range(3):
             with pytest.raises(RuntimeError, match="this call fails"):
                 scheduled(*given)
@@ -200,7 +202,7 @@ def test_a_failure_in_a_lane_reaches_the_caller_and_the_next_call_works() -> Non
 
 def test_inputs_are_counted_and_calls_do_not_overlap() -> None:
     program = program_of(Branches(), torch.zeros(3, 8), torch.zeros(3, 8))
-    scheduled = ScheduledProgram(program, whole_program(program.graph(), 2))
+    scheduled = ScheduleRunner(program, whole_program(program.graph(), 2))
     with pytest.raises(UserError, match="takes 2 tensors, got 1"):
         scheduled(torch.zeros(3, 8))
     scheduled._busy.acquire()
@@ -277,11 +279,13 @@ class FakeStreams:
         self.log.append(("synchronize", None))
 
 
-def on_fake_streams(monkeypatch: pytest.MonkeyPatch, program: Program, schedule: Schedule) -> tuple[Any, FakeStreams]:
+def on_fake_streams(
+    monkeypatch: pytest.MonkeyPatch, program: GraphProgram, schedule: Schedule
+) -> tuple[Any, FakeStreams]:
     fake = FakeStreams()
     monkeypatch.setattr(torch, "get_device_module", lambda device: fake)
-    monkeypatch.setattr(ScheduledProgram, "_keep_for", lambda self, values, main: None)
-    return ScheduledProgram(program, schedule, "cuda"), fake
+    monkeypatch.setattr(ScheduleRunner, "_keep_for", lambda self, values, main: None)
+    return ScheduleRunner(program, schedule, "cuda"), fake
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -326,7 +330,7 @@ def test_a_captured_graph_copies_its_inputs_and_repeats(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(fake, "CUDAGraph", Graph, raising=False)
     monkeypatch.setattr(fake, "graph", Recording, raising=False)
-    captured = CapturedProgram(scheduled, [torch.zeros(1, 4)])
+    captured = CapturedSchedule(scheduled, [torch.zeros(1, 4)])
     captured(torch.ones(1, 4))
     assert done == ["capture", "replay"]
     assert torch.equal(captured._inputs[0], torch.ones(1, 4))

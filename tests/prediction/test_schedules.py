@@ -23,7 +23,7 @@ from opmark.schema.schedule import (
     Lane,
     OperatorGraph,
     Schedule,
-    Stage,
+    ScheduleStage,
     StageTimes,
     check_schedule,
     read_schedule,
@@ -347,10 +347,10 @@ GRAPH = OperatorGraph(["a", "b", "c"], [[], [0], [0]], "digest")
     [
         ({"digest": "other"}, "another program"),
         ({"units": ((0,), (1,))}, "each of the 3 operators exactly once"),
-        ({"stages": (Stage((Lane((0,), (2,)),)),)}, "each of its 3 units exactly once"),
-        ({"stages": (Stage((Lane((1, 0, 2), (2, 2, 2)),)),)}, "waits for what only comes after"),
-        ({"stages": (Stage((Lane((0, 1, 2), (2, 2)),)),)}, "a number of threads for each"),
-        ({"stages": (Stage((Lane((0, 1, 2), (2, 3, 2)),)),)}, "between 1 and 2 threads"),
+        ({"stages": (ScheduleStage((Lane((0,), (2,)),)),)}, "each of its 3 units exactly once"),
+        ({"stages": (ScheduleStage((Lane((1, 0, 2), (2, 2, 2)),)),)}, "waits for what only comes after"),
+        ({"stages": (ScheduleStage((Lane((0, 1, 2), (2, 2)),)),)}, "a number of threads for each"),
+        ({"stages": (ScheduleStage((Lane((0, 1, 2), (2, 3, 2)),)),)}, "between 1 and 2 threads"),
     ],
 )
 def test_a_schedule_that_does_not_fit_is_refused(changed: dict[str, Any], message: str) -> None:
@@ -365,9 +365,9 @@ def test_a_schedule_that_does_not_fit_is_refused(changed: dict[str, Any], messag
 def test_lanes_that_wait_for_each_other_in_turn_are_allowed_and_those_in_a_circle_are_not() -> None:
     graph = OperatorGraph(list("abcd"), [[], [], [1], [0]], "digest")
     units = ((0,), (1,), (2,), (3,))
-    good = Schedule("digest", 1, units, (Stage((Lane((0, 2), (1, 1)), Lane((1, 3), (1, 1)))),))
+    good = Schedule("digest", 1, units, (ScheduleStage((Lane((0, 2), (1, 1)), Lane((1, 3), (1, 1)))),))
     check_schedule(good, graph)
-    circle = Schedule("digest", 1, units, (Stage((Lane((2, 0), (1, 1)), Lane((3, 1), (1, 1)))),))
+    circle = Schedule("digest", 1, units, (ScheduleStage((Lane((2, 0), (1, 1)), Lane((3, 1), (1, 1)))),))
     with pytest.raises(UserError, match="only comes after"):
         check_schedule(circle, graph)
 

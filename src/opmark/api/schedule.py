@@ -53,7 +53,7 @@ from opmark.schema.schedule import (
     OperatorGraph,
     PlacedUnit,
     Schedule,
-    Stage,
+    ScheduleStage,
     Timeline,
     read_schedule,
     sequential,
@@ -521,7 +521,7 @@ class _ProgramScheduling:
 
 def _one_by_one(graph: OperatorGraph, units: UnitGraph, threads: int, own: int) -> Schedule:
     """Return the schedule in which every unit is a stage, with a number of threads of its own."""
-    stages = tuple(Stage((Lane((unit,), (own,)),)) for unit in range(len(units)))
+    stages = tuple(ScheduleStage((Lane((unit,), (own,)),)) for unit in range(len(units)))
     return Schedule(graph.digest, threads, units.members, stages)
 
 

@@ -10,7 +10,7 @@ import torch
 from opmark.errors import Unsupported, UserError
 from opmark.models.family import source_of
 from opmark.models.program import export_program, model_program
-from opmark.models.scheduled import CapturedProgram, ScheduledProgram
+from opmark.models.scheduled import CapturedSchedule, ScheduleRunner
 from opmark.plugin import Params
 from opmark.schema import TensorSpec
 from opmark.schema.case import MODEL_PREFIX
@@ -21,9 +21,9 @@ class CompiledSchedule:
     """A model that runs by a schedule: call it with the inputs of the model. `close` ends its threads, and so does the
     end of a `with` statement."""
 
-    def __init__(self, call: Any, scheduled: ScheduledProgram, specs: dict[str, TensorSpec], device: str) -> None:
+    def __init__(self, call: Any, scheduled: ScheduleRunner, specs: dict[str, TensorSpec], device: str) -> None:
         self._call, self._scheduled, self._specs, self._device = call, scheduled, specs, torch.device(device)
-        self._captured = isinstance(call, CapturedProgram)
+        self._captured = isinstance(call, CapturedSchedule)
 
     @property
     def schedule(self) -> Schedule:
@@ -76,8 +76,8 @@ def compile_schedule(
             program = model_program(source, params, torch.device(device))
     except Unsupported as error:
         raise UserError(error.message, error.hint) from None
-    scheduled = ScheduledProgram(program, schedule, device)
+    scheduled = ScheduleRunner(program, schedule, device)
     call: Any = scheduled
     if torch.device(device).type == "cuda":
-        call = CapturedProgram(scheduled, given)
+        call = CapturedSchedule(scheduled, given)
     return CompiledSchedule(call, scheduled, dict(specs), device)

@@ -1,4 +1,4 @@
-"""Program: the calls of a model or a trace as a graph that can be run in any order that it allows.
+"""GraphProgram: the calls of a model or a trace as a graph that can be run in any order that it allows.
 
 Every call reads and writes numbered values. Which calls wait for which follows from the memory that they read and
 write: a view shares that of its base, and a call in place writes to it. Only workers and child processes import this.
@@ -36,7 +36,7 @@ class Slot:
 
 
 @dataclass
-class ProgramCall:
+class GraphCall:
     name: str
     """`aten::conv2d`."""
     function: Callable[..., Any]
@@ -72,8 +72,8 @@ def slots_in(value: Any) -> Iterable[Slot]:
 
 
 @dataclass
-class Program:
-    calls: list[ProgramCall]
+class GraphProgram:
+    calls: list[GraphCall]
     size: int
     """Number of slots."""
     given: dict[int, Any]
@@ -111,14 +111,14 @@ class Program:
 # Models.
 
 
-def model_program(source: ModelSource, params: Params, device: Any) -> Program:
+def model_program(source: ModelSource, params: Params, device: Any) -> GraphProgram:
     """Return the program of a case of a model, with its weights on a device; made once per process."""
     written = json.dumps(dict(params), sort_keys=True)
     return _model_program(source, written, str(device))
 
 
 @lru_cache(maxsize=1)
-def _model_program(source: ModelSource, written: str, device: str) -> Program:
+def _model_program(source: ModelSource, written: str, device: str) -> GraphProgram:
     params = json.loads(written)
     if params.get("outputs") == "layers" or params.get("stage") == "decode":
         raise Unsupported("only a model that returns its own outputs, and keeps no cache of tokens, can be scheduled")
@@ -128,7 +128,7 @@ def _model_program(source: ModelSource, written: str, device: str) -> Program:
     return export_program(module, given, source.name)
 
 
-def export_program(module: Any, given: tuple[Any, ...], name: str) -> Program:
+def export_program(module: Any, given: tuple[Any, ...], name: str) -> GraphProgram:
     """Return the program of a module, called with such tensors."""
     try:
         with torch.no_grad():
@@ -151,9 +151,9 @@ class _GraphReader:
         """What stands for a node: a slot, or a list of slots."""
         self.memory: dict[int, frozenset[Any]] = {}
         """The memory in which the value of a slot may lie."""
-        self.program = Program([], 0, {}, [], [], lambda outputs: tree_unflatten(outputs, self.form))
+        self.program = GraphProgram([], 0, {}, [], [], lambda outputs: tree_unflatten(outputs, self.form))
 
-    def read(self) -> Program:
+    def read(self) -> GraphProgram:
         for node in self.module.graph.nodes:
             if node.op == "placeholder":
                 slot = self._new({("input", len(self.program.inputs))})
@@ -208,7 +208,7 @@ class _GraphReader:
         alias = shared if schema is None or any(one.alias_info is not None for one in schema.returns) else frozenset()
         result = self._results(node, value, alias)
         self.slots[node] = result
-        call = ProgramCall(
+        call = GraphCall(
             name, getattr(node.target, "_op", node.target), args, kwargs, result, taken, frozenset(writes),
             _describe(node, value), sum(one.nbytes for one in flatten(value)),
         )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from opmark.errors import TaskError, UserError
-from opmark.models.program import Program, ProgramCall, Slot, model_program, slots_in
+from opmark.models.program import GraphCall, GraphProgram, Slot, model_program, slots_in
 from opmark.models.source import ModelSource
 from opmark.plugin import Params
 from opmark.schema.schedule import (
@@ -33,7 +33,7 @@ _WARM_UP = 3
 Values = list[Any]
 
 
-def compile_units(program: Program, schedule: Schedule) -> list[Callable[[Values], None]]:
+def compile_units(program: GraphProgram, schedule: Schedule) -> list[Callable[[Values], None]]:
     """Return a Python function for each unit: a line per call. Values that only the unit uses are local variables,
     deleted after their last use; the others lie in a list that all units share."""
     users: dict[int, set[int]] = {}
@@ -52,7 +52,7 @@ def compile_units(program: Program, schedule: Schedule) -> list[Callable[[Values
 class _UnitWriter:
     """Writes the source of one unit. No text of a program gets into it: functions and constants have numbered names."""
 
-    def __init__(self, name: str, calls: Sequence[ProgramCall], given: dict[int, Any], shared: set[int]) -> None:
+    def __init__(self, name: str, calls: Sequence[GraphCall], given: dict[int, Any], shared: set[int]) -> None:
         self.name, self.calls, self.given, self.shared = name, calls, given, shared
         self.names: dict[str, Any] = {}
         self.known: dict[int, str] = {}
@@ -125,14 +125,14 @@ class _StageItems:
     """Slots that nothing uses after this stage."""
 
 
-class ScheduledProgram:
+class ScheduleRunner:
     """A program that runs by a schedule: call it with the inputs of the program. One call at a time.
 
     On a CPU, the caller's thread is the first lane. Lanes are threads of Python: operators of torch run without the
     interpreter's lock, and each thread has its own number of threads inside of operators.
     """
 
-    def __init__(self, program: Program, schedule: Schedule, device: str = "cpu") -> None:
+    def __init__(self, program: GraphProgram, schedule: Schedule, device: str = "cpu") -> None:
         check_schedule(schedule, program.graph())
         self.program, self.schedule, self.device = program, schedule, torch.device(device)
         self._stages = self._make_stages()
@@ -320,7 +320,7 @@ class ScheduledProgram:
             lane.close()
         self._lanes = []
 
-    def __enter__(self) -> ScheduledProgram:
+    def __enter__(self) -> ScheduleRunner:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -399,11 +399,11 @@ class _LaneThread:
                 self._end.release()
 
 
-class CapturedProgram:
+class CapturedSchedule:
     """A scheduled program on a GPU as one CUDA graph: what the streams do is recorded once, and one launch repeats it.
     The graph reads and writes memory of its own; inputs are copied into it."""
 
-    def __init__(self, scheduled: ScheduledProgram, inputs: Sequence[Any], *, copy_inputs: bool = True) -> None:
+    def __init__(self, scheduled: ScheduleRunner, inputs: Sequence[Any], *, copy_inputs: bool = True) -> None:
         self.scheduled, self._copy_inputs = scheduled, copy_inputs
         module = torch.get_device_module(scheduled.device)
         self._inputs = [one.clone() for one in inputs] if copy_inputs else list(inputs)
@@ -439,7 +439,7 @@ class ScheduledCall:
         return self._call(*self._inputs)
 
 
-def chosen_schedule(program: Program, configuration: dict[str, Any], device: Any) -> Schedule:
+def chosen_schedule(program: GraphProgram, configuration: dict[str, Any], device: Any) -> Schedule:
     """Return the schedule of a configuration; without one, the program as it is, with all threads."""
     if text := configuration.get(SCHEDULE):
         return read_schedule(str(text))
@@ -447,15 +447,15 @@ def chosen_schedule(program: Program, configuration: dict[str, Any], device: Any
     return whole_program(program.graph(), threads)
 
 
-def schedule_launch(program: Program, configuration: dict[str, Any], inputs: Sequence[Any], device: Any) -> Any:
+def schedule_launch(program: GraphProgram, configuration: dict[str, Any], inputs: Sequence[Any], device: Any) -> Any:
     """Return the launch of a program by the schedule of a configuration."""
     schedule = chosen_schedule(program, configuration, device)
     if torch.device(device).type == "cpu" and schedule.threads != torch.get_num_threads():
         raise TaskError(f"the schedule is for {schedule.threads} threads, and torch has {torch.get_num_threads()} here")
-    scheduled = ScheduledProgram(program, schedule, str(device))
+    scheduled = ScheduleRunner(program, schedule, str(device))
     call: Any = scheduled
     if torch.device(device).type == "cuda":
-        call = CapturedProgram(scheduled, inputs, copy_inputs=False)
+        call = CapturedSchedule(scheduled, inputs, copy_inputs=False)
     kept = {id(one): one.nbytes for one in program.given.values() if isinstance(one, torch.Tensor)}
     return ScheduledCall(call, inputs, sum(kept.values()), schedule.described)
 

@@ -30,7 +30,7 @@ class TableOperator(Struct, frozen=True, forbid_unknown_fields=True):
     """Bytes of its results."""
 
 
-class Transfer(Struct, frozen=True, forbid_unknown_fields=True):
+class DeviceTransfer(Struct, frozen=True, forbid_unknown_fields=True):
     """What it costs to move a result from one device to another."""
 
     seconds: float = 0.0
@@ -44,7 +44,7 @@ class DeviceTable(Struct, frozen=True, forbid_unknown_fields=True):
     program: str = ""
     digest: str = ""
     """The hash of the program's graph: tables of different programs are not joined."""
-    transfers: dict[str, Transfer] = {}
+    transfers: dict[str, DeviceTransfer] = {}
     """By `FROM>TO`."""
     version: int = VERSION
 

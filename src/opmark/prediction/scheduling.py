@@ -26,7 +26,7 @@ from opmark.prediction.stages import (
     stage_choices,
 )
 from opmark.prediction.units import UnitGraph, blocks
-from opmark.schema.schedule import Lane, Method, PlacedUnit, Schedule, Stage, StageTimes
+from opmark.schema.schedule import Lane, Method, PlacedUnit, Schedule, ScheduleStage, StageTimes
 from opmark.stats.interval import median_interval
 
 _HANDOVER = 30e-6
@@ -154,16 +154,16 @@ class StageSearch:
     def build(self, stages: Sequence[StageChoice], *, joined: bool = True) -> Schedule:
         """Return the schedule of stages; `joined`: units alone that follow each other are one stage, in which nobody
         waits."""
-        found: list[Stage] = []
+        found: list[ScheduleStage] = []
         for choice in stages:
             threads = self.resources.threads(choice.threads)
             lanes = tuple(Lane(lane, (threads,) * len(lane)) for lane in choice.lanes)
             before = found[-1].lanes if found else ()
             if joined and len(lanes) == 1 and len(before) == 1:
                 one = Lane(before[0].units + lanes[0].units, before[0].threads + lanes[0].threads)
-                found[-1] = Stage((one,))
+                found[-1] = ScheduleStage((one,))
             else:
-                found.append(Stage(lanes))
+                found.append(ScheduleStage(lanes))
         return Schedule(self.digest, self.resources.threads(self.resources.cores), self.units.members, tuple(found))
 
     def _timeline(self, stages: Sequence[StageChoice]) -> tuple[PlacedUnit, ...]:
@@ -209,7 +209,9 @@ class StageSearch:
         lanes: dict[int, list[int]] = {}
         for one in placed:
             lanes.setdefault(one.lane, []).append(one.unit)
-        stage = Stage(tuple(Lane(tuple(own), tuple(amount[unit] for unit in own)) for _, own in sorted(lanes.items())))
+        stage = ScheduleStage(
+            tuple(Lane(tuple(own), tuple(amount[unit] for unit in own)) for _, own in sorted(lanes.items()))
+        )
         schedule = Schedule(self.digest, cores, self.units.members, (stage,))
         note = f"by a model: times alone, {slowdown:.3g} times as long beside others"
         if not found.proven:
@@ -291,4 +293,4 @@ def device_lanes(
     for device in sorted({one.lane for one in placed}):
         own = [one.unit for one in sorted(placed, key=lambda one: (one.start, one.unit)) if one.lane == device]
         lanes.append(Lane(tuple(own), (shares[device],) * len(own), names[device]))
-    return Schedule(digest, threads, units.members, (Stage(tuple(lanes)),))
+    return Schedule(digest, threads, units.members, (ScheduleStage(tuple(lanes)),))

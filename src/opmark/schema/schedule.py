@@ -46,7 +46,7 @@ class Lane(Struct, frozen=True):
     """The resource of a schedule without sharing; empty where all lanes share one device."""
 
 
-class Stage(Struct, frozen=True):
+class ScheduleStage(Struct, frozen=True):
     """Lanes that run beside each other; the next stage begins when all of them are done. A unit of one lane may wait
     for a unit of another one."""
 
@@ -75,12 +75,12 @@ class Schedule(Struct, frozen=True):
     """An executable schedule of a program."""
 
     digest: str
-    """That of the OperatorGraph it was made for."""
+    """The digest of the OperatorGraph it was made for."""
     threads: int
     """Threads of the worker, which a stage with a single lane uses."""
     units: tuple[tuple[int, ...], ...]
     """Operators that are called one after the other by one thread, each list in the order of the program."""
-    stages: tuple[Stage, ...]
+    stages: tuple[ScheduleStage, ...]
     timeline: Timeline = Timeline()
     version: int = VERSION
 
@@ -189,7 +189,7 @@ def check_schedule(schedule: Schedule, graph: OperatorGraph) -> None:
         done |= own
 
 
-def _run_stage(stage: Stage, needs: Sequence[set[int]], done: set[int]) -> set[int]:
+def _run_stage(stage: ScheduleStage, needs: Sequence[set[int]], done: set[int]) -> set[int]:
     """Return the units that get their turn when each lane goes on as soon as it can."""
     own: set[int] = set()
     places = [0] * len(stage.lanes)
@@ -208,7 +208,7 @@ def sequential(digest: str, units: Sequence[Sequence[int]], threads: int, order:
     """Return the schedule that runs everything one after the other, with all threads."""
     placed = tuple(order)
     lane = Lane(placed, (threads,) * len(placed))
-    return Schedule(digest, threads, tuple(map(tuple, units)), (Stage((lane,)),))
+    return Schedule(digest, threads, tuple(map(tuple, units)), (ScheduleStage((lane,)),))
 
 
 def whole_program(graph: OperatorGraph, threads: int) -> Schedule:

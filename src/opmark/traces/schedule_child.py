@@ -22,8 +22,8 @@ from opmark.errors import OpmarkError, Unsupported
 from opmark.models.family import source_of
 from opmark.models.host import ChildAnswer, describe_error
 from opmark.models.offline import no_network
-from opmark.models.program import Program, model_program
-from opmark.models.scheduled import ScheduledProgram
+from opmark.models.program import GraphProgram, model_program
+from opmark.models.scheduled import ScheduleRunner
 from opmark.plugin import Backend
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
@@ -84,7 +84,7 @@ def _loaded(backend: str, threads: int) -> Backend:
     return find_backend(backend).load(threads)
 
 
-def find_program(name: str, params: dict[str, Any]) -> Program:
+def find_program(name: str, params: dict[str, Any]) -> GraphProgram:
     if name.startswith(TRACE_PREFIX):
         return trace_program(find_files(name.removeprefix(TRACE_PREFIX)), params)
     source = source_of(name.removeprefix(MODEL_PREFIX))
@@ -92,7 +92,7 @@ def find_program(name: str, params: dict[str, Any]) -> Program:
     return model_program(source, params, torch.get_default_device())
 
 
-def profile_operators(program: Program, inputs: list[Any], threads: int, on_device: bool) -> ProfiledProgram:
+def profile_operators(program: GraphProgram, inputs: list[Any], threads: int, on_device: bool) -> ProfiledProgram:
     """Return the graph, and the median time of each operator when all are called one after the other."""
     graph = program.graph()
     if not graph.operators:
@@ -100,7 +100,7 @@ def profile_operators(program: Program, inputs: list[Any], threads: int, on_devi
     count = len(graph.operators)
     alone = one_by_one(graph, 1 if on_device else threads)
     found: list[list[float]] = []
-    with ScheduledProgram(program, alone, str(torch.get_default_device())) as scheduled:
+    with ScheduleRunner(program, alone, str(torch.get_default_device())) as scheduled:
         for number in range(_WARM_UP + _OPERATOR_ROUNDS):
             seconds = scheduled.timed(*inputs)
             if number >= _WARM_UP:
@@ -122,15 +122,15 @@ def one_by_one(graph: OperatorGraph, threads: int) -> Schedule:
 
 
 def time_schedules(
-    program: Program, schedules: list[Schedule], inputs: list[Any], budget: float, seed: int = 0
+    program: GraphProgram, schedules: list[Schedule], inputs: list[Any], budget: float, seed: int = 0
 ) -> list[StageTimes]:
     """Run schedules in turns, in another order in every round, until the budget is spent; the results of each are
     compared with those of the program as it is."""
     device, graph = str(torch.get_default_device()), program.graph()
-    made = [ScheduledProgram(program, one, device) for one in schedules]
+    made = [ScheduleRunner(program, one, device) for one in schedules]
     found: list[list[list[float]]] = [[] for _ in schedules]
     try:
-        expected = results_of(program, ScheduledProgram(program, whole_program(graph, schedules[0].threads), device),
+        expected = results_of(program, ScheduleRunner(program, whole_program(graph, schedules[0].threads), device),
                               inputs)  # fmt: skip
         for one in made:
             refuse_other_results(expected, results_of(program, one, inputs))
@@ -149,9 +149,9 @@ def time_schedules(
     return [StageTimes(rounds) for rounds in found]
 
 
-def trace_units(program: Program, schedule: Schedule, inputs: list[Any]) -> list[PlacedUnit]:
+def trace_units(program: GraphProgram, schedule: Schedule, inputs: list[Any]) -> list[PlacedUnit]:
     """Return when units ran, in the middle of several calls."""
-    with ScheduledProgram(program, schedule, str(torch.get_default_device())) as scheduled:
+    with ScheduleRunner(program, schedule, str(torch.get_default_device())) as scheduled:
         rounds = [scheduled.traced(*inputs) for _ in range(_WARM_UP + _OPERATOR_ROUNDS)][_WARM_UP:]
     return [
         msgspec.structs.replace(
@@ -161,7 +161,7 @@ def trace_units(program: Program, schedule: Schedule, inputs: list[Any]) -> list
     ]
 
 
-def results_of(program: Program, scheduled: ScheduledProgram, inputs: list[Any]) -> list[Any]:
+def results_of(program: GraphProgram, scheduled: ScheduleRunner, inputs: list[Any]) -> list[Any]:
     """Return copies of all outputs. What a program changes in place is put back, so that another run finds it again."""
     state = [one for one in [*program.given.values(), *inputs] if isinstance(one, torch.Tensor)]
     writes = any(call.writes for call in program.calls)

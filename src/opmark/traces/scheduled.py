@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from opmark.errors import Unsupported
-from opmark.models.program import Program, ProgramCall, Slot
+from opmark.models.program import GraphCall, GraphProgram, Slot
 from opmark.models.scheduled import schedule_launch
 from opmark.plugin import Params
 from opmark.traces.family import TraceFiles
@@ -23,19 +23,19 @@ def build_scheduled(files: TraceFiles, params: Params, configuration: dict[str, 
     return schedule_launch(trace_program(files, params), configuration, [], torch.get_default_device())
 
 
-def trace_program(files: TraceFiles, params: Params) -> Program:
+def trace_program(files: TraceFiles, params: Params) -> GraphProgram:
     return _trace_program(files, json.dumps(dict(params), sort_keys=True), str(torch.get_default_device()))
 
 
 @lru_cache(maxsize=1)
-def _trace_program(files: TraceFiles, written: str, device: str) -> Program:
+def _trace_program(files: TraceFiles, written: str, device: str) -> GraphProgram:
     replay = build_replay(files, json.loads(written))
     if any(step.handle or step.node.collective is not None for step in replay.steps):
         raise Unsupported("a trace with communication is not scheduled: its order is agreed with other ranks")
     return program_of_replay(replay)
 
 
-def program_of_replay(replay: Replay) -> Program:
+def program_of_replay(replay: Replay) -> GraphProgram:
     """Return the calls of a replay as a program without inputs. Its outputs are the results that no call takes."""
     slots: dict[str, Slot] = {}
 
@@ -48,7 +48,7 @@ def program_of_replay(replay: Replay) -> Program:
         return [replaced(one) for one in value] if isinstance(value, list) else value
 
     calls = [
-        ProgramCall(
+        GraphCall(
             step.node.name, step.function, replaced(step.args), replaced(step.kwargs), replaced(step.targets),
             frozenset(one.storage for one in step.variables()), frozenset(_written(step)), _describe(step),
             sum(extent(one.ref) for one in step.results()),
@@ -58,7 +58,7 @@ def program_of_replay(replay: Replay) -> Program:
     given = {slots[name].number: tensor for name, tensor in replay.tensors.items() if name in slots}
     taken = {number for call in calls for number in call.inputs()}
     outputs = sorted({number for call in calls for number in call.outputs()} - taken)
-    return Program(calls, len(slots), given, [], outputs, lambda found: ())
+    return GraphProgram(calls, len(slots), given, [], outputs, lambda found: ())
 
 
 def _written(step: ReplayStep) -> set[Any]:

@@ -434,7 +434,7 @@ class _ProgramScheduling:
             if request.method == "optimum":
                 raise UserError(f"no optimum: {reason}", "`--method stages` measures stages")
             self.notes.append(f"no optimum: {reason}")
-        elif request.method in ("best", "optimum"):
+        elif request.method != "sequential":
             request.on_step(0, 0, "the optimum")
             predictions.append(search.optimum())
         chosen = _choose(predictions, request.method)

@@ -31,6 +31,7 @@ from opmark.stats.interval import median_interval
 
 _HANDOVER = 30e-6
 """Seconds that a stage with lanes takes on top, before one was measured: to wake threads, and to wait for the last."""
+_SOLVER_SECONDS = 5.0
 _FEWEST_CANDIDATES = 3
 _ROUNDS = 10
 """Rounds that should fit into the budget: fewer stages are looked at where a run takes long."""
@@ -203,7 +204,7 @@ class StageSearch:
             [Mode(self.solo[unit, count] * (slowdown if count < cores else 1.0), 0, count) for count in counts]
             for unit in range(len(self.units))
         ]
-        found = find_optimum(modes, self.units.needs, [cores])
+        found = find_optimum(modes, self.units.needs, [cores], limit=_SOLVER_SECONDS)
         placed = lanes_of_optimum(found)
         amount = {one.unit: modes[one.unit][one.mode].amount for one in found.placed}
         lanes: dict[int, list[int]] = {}

@@ -155,5 +155,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP_INSTALL) --editable '.[torch,models,data,real-models,jax-models,jax,onnxruntime,openvino,tvm,tune,predict,ray,postgresql,tables,serve,browser,dev]'
+	$(PIP_INSTALL) --editable '.[torch,models,data,real-models,jax-models,jax,onnxruntime,openvino,tvm,tune,predict,schedule,ray,postgresql,tables,serve,browser,dev]'
 	@touch $@

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from opmark.api.report import make_report
     from opmark.api.result import Result
     from opmark.api.run import Profiling, plan, run
+    from opmark.api.schedule import schedule
     from opmark.api.show import show
     from opmark.dashboard.serve import serve
     from opmark.errors import OpmarkError, TaskError, UserError
@@ -44,6 +45,7 @@ _PUBLIC = {
     "rank": "opmark.api.rank:rank",
     "replay": "opmark.api.replay:replay",
     "run": "opmark.api.run:run",
+    "schedule": "opmark.api.schedule:schedule",
     "serve": "opmark.dashboard.serve:serve",
     "show": "opmark.api.show:show",
 }
@@ -122,6 +124,7 @@ __all__ = [
     "rank",
     "replay",
     "run",
+    "schedule",
     "serve",
     "show",
 ]

@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch")
 
 import zoo_checks as zoo  # noqa: E402
 
-from opmark.models.zoo import language, recommendation, structures  # noqa: E402
+from opmark.models.zoo import branches, language, recommendation, structures  # noqa: E402
 from opmark.models.zoo.entry import ZooModel  # noqa: E402
 
-MODELS = (*language.MODELS, *recommendation.MODELS, *structures.MODELS)
+MODELS = (*language.MODELS, *recommendation.MODELS, *structures.MODELS, *branches.MODELS)
 DECODERS = [model for model in MODELS if model.stages]
 CASES = [(model, stage) for model in MODELS for stage in model.stages or ("",)]
 

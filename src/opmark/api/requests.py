@@ -370,6 +370,53 @@ class TuneRequest(StoreOptions, MeasureOptions, Selection):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScheduleRequest(OptionSet):
+    """`opmark schedule`"""
+
+    program: Annotated[
+        Names,
+        Option("A model (model:inception_v3), a trace (trace:step.json), a saved schedule (FILE.json), or tables of "
+               "times per device (FILE.yaml ...).", argument="PROGRAM", form="texts"),
+    ] = field(kw_only=False)  # fmt: skip
+    params: Annotated[Mapping[str, Any] | None, _MODEL_PARAMS] = None
+    size: Annotated[str, _MODEL_SIZE] = ""
+    on: Annotated[
+        Names,
+        Option("cpu or cuda; or resources that are not shared: cores, as in cpu:1,cpu:1, or devices of the tables."),
+    ] = ()
+    method: Annotated[
+        str,
+        Option("best, sequential, stages (concurrent on shared resources), equilibrium (resources that are not "
+               "shared), or optimum."),
+    ] = "best"  # fmt: skip
+    measure: Annotated[
+        bool, Option("Run the schedule and compare it with sequential in turns.", ("--run/--no-run",))
+    ] = True
+    search: Annotated[str, Option("How long stages are timed, as in 20s or 2m.")] = "20s"
+    threads: Annotated[
+        int | None, Option("Threads to use. [default: all cores]", least=1, most=MOST_THREADS, example="4")
+    ] = None
+    save: Annotated[PathLike | None, Option("Write the schedule to a file, which `opmark schedule FILE` runs.")] = None
+    times: Annotated[
+        PathLike | None, Option("Write the times of the operators to a table, for a schedule over several devices.")
+    ] = None
+    effort: Annotated[str, _EFFORT] = "quick"
+    processes: Annotated[int | None, _PROCESSES] = None
+    budget: Annotated[float, _BUDGET] = 300.0
+    margin: Annotated[float, _MARGIN] = MARGIN
+    timeout: Annotated[float, _TIMEOUT] = DEFAULT_TIMEOUT
+    compile_timeout: Annotated[
+        float, Option("Seconds that finding the graph and making the model may take, in each process.", above=0,
+                      most=LONGEST, unit="seconds", example="300")
+    ] = DEFAULT_COMPILE_TIMEOUT  # fmt: skip
+    label: Annotated[str, options_of(StoreOptions)["label"].option] = ""
+    db: Annotated[PathLike | None, _DB] = None
+    on_step: OnStep = ignore_step
+    on_turn: "Callable[[TurnProgress], None] | None" = None
+    say: Callable[[str], None] = talk
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ReplayRequest(StoreOptions, MeasureOptions):
     """`opmark replay`"""
 

@@ -102,6 +102,13 @@ COMMANDS = {
         "\n\n`--backend NAME/tuned` of other commands applies it. `tuned export -o FILE` and `tuned import FILE` carry "
         "it to other machines.",
     ),
+    "schedule": (
+        "schedule",
+        "Which operators to run beside each other, and what does it gain?"
+        "\n\nPredicts schedules of a model or a trace from measured times, runs the best one, verifies it, and "
+        "compares it with the sequential one in turns. Over several devices, from tables of times: equilibrium and "
+        "optimum.",
+    ),
     "replay": (
         "replay",
         "How long does a recorded program take here?"
@@ -192,7 +199,7 @@ PANELS = {
         "run", "corun", "list", "describe", "coverage", "judge", "capture", "replay", "extract", "ledger", "evaluate",
         "predict",
     ),
-    "Tune": ("space", "tune", "tuned"),
+    "Tune": ("space", "tune", "tuned", "schedule"),
     "Compare": ("compare", "ab", "check", "bisect", "nightly", "rank", "history"),
     "Look at results, keep and share them": (
         "show", "runs", "report", "model", "serve", "query", "fit", "merge", "push", "prune"

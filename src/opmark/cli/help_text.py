@@ -71,6 +71,12 @@ EXAMPLES = {
         "opmark run matmul --backend tvm-cpu/tuned",
         "opmark tuned export -o tuned.json",
     ),
+    "schedule": (
+        "opmark schedule model:inception_v3 --on cpu",
+        "opmark schedule model:two-towers --on cpu:1,cpu:1 --no-run",
+        "opmark schedule model:dlrm --no-run --times cpu.yaml",
+        "opmark schedule cpu.yaml npu.yaml --on cpu,npu",
+    ),
     "predict": (
         "opmark predict matmul -p M=4096 -p N=4096 -p K=4096 --on A100",
         "opmark predict model:resnet-18 --on T4",

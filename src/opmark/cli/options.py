@@ -145,6 +145,8 @@ def _operators_of(given: Mapping[str, Any]) -> list[str]:
         return split(given["ops"] or [])
     if "model" in given:
         return [model_name(given["model"])]
+    if "program" in given:
+        return list(given["program"] or [])[:1]
     return [given["like"]] if "like" in given else [given["what"] or ""]
 
 
@@ -202,6 +204,7 @@ def reference_page() -> str:
         ("`space`, beside which cases", requests.SpaceRequest),
         ("`tune`, beside which cases, how to measure and where it is kept", requests.TuneRequest),
         ("`corun`, beside where it is kept", requests.CorunRequest),
+        ("`schedule`", requests.ScheduleRequest),
         ("`evaluate`, beside where it is kept", requests.EvaluateRequest),
         ("`replay`, beside how to measure and where it is kept", requests.ReplayRequest),
         ("`ledger`, beside how to measure and where it is kept", requests.LedgerRequest),

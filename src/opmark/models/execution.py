@@ -281,6 +281,12 @@ def build_torch(source: ModelSource, params: Params, **tensors: Any) -> Callable
     return launch
 
 
+def build_scheduled(source: ModelSource, params: Params, **given: Any) -> Any:
+    from opmark.models.scheduled import build_scheduled
+
+    return build_scheduled(source, params, **given)
+
+
 def build_onnx(source: ModelSource, params: Params, **tensors: Any) -> Any:
     from opmark.models.export import ExportedModel
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+import threading
+import time
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -73,31 +75,47 @@ def read_answer(line: bytes | str, kind: Any) -> Any:
     return msgspec.json.decode(answer.found, type=kind)
 
 
-class HostProcess:
-    """A process of the host's interpreter with the guest's own opmark, which lies there too."""
+class NamedQuestion(Protocol):
+    """A question about a program, as a struct that becomes a line of JSON."""
 
-    def __init__(self, python: str) -> None:
+    @property
+    def name(self) -> str: ...
+
+
+class HostProcess:
+    """A process of an interpreter with this opmark that answers questions, one after the other: of the host's
+    interpreter with the guest's own opmark, which lies there too."""
+
+    def __init__(
+        self, python: str, module: str = "opmark.models.child", environ: Mapping[str, str] | None = None
+    ) -> None:
         self._python = python
-        inherited = {name: value for name, value in os.environ.items() if name != HOST}
+        inherited = {name: value for name, value in (environ or os.environ).items() if name != HOST}
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         self._process = subprocess.Popen(
-            [python, "-m", "opmark.models.child", SERVE],
+            [python, "-m", module, SERVE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             env={**inherited, LOADS: "1", "PYTHONPATH": str(Path(__file__).parents[2])},
         )
 
-    def ask(self, question: ChildQuestion) -> bytes:
-        """Return the line of the answer; raise Unsupported where the process has ended instead."""
+    def ask(self, question: NamedQuestion, within: float | None = None) -> bytes:
+        """Return the line of the answer; raise Unsupported where the process has ended instead. After `within` seconds
+        without an answer it is ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        timer, began = threading.Timer(within or 0.0, self._process.kill), time.monotonic()
+        if within is not None:
+            timer.start()
         try:
             self._process.stdin.write(msgspec.json.encode(question) + b"\n")
             self._process.stdin.flush()
             line = self._process.stdout.readline()
         except BrokenPipeError:
             line = b""
+        finally:
+            timer.cancel()
         if line:
             return line
         _host_process.cache_clear()  # another question gets another process
@@ -105,12 +123,16 @@ class HostProcess:
         self._log.seek(0)
         last = (self._log.read().decode(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
         self.close()
+        if within is not None and time.monotonic() - began >= within:
+            last = f"it had no answer within {within:.0f} s"
         raise Unsupported(
             f"`{question.name}`: the process of {self._python} that knows the model ended with {code}: {last}"
         )
 
     def close(self) -> None:
         """End the process. One that is not closed ends with the worker that asks it."""
+        if self._log.closed:
+            return
         # A process that died may have left a question in the pipe.
         with suppress(BrokenPipeError), self._process as process, self._log:
             process.kill()

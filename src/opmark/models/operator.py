@@ -18,6 +18,7 @@ from opmark.plugin.registry import MODEL
 from opmark.schema import Cost
 from opmark.schema.case import MODEL_PREFIX
 from opmark.schema.cost import nbytes
+from opmark.schema.schedule import SCHEDULE, SCHEDULED
 from opmark.schema.tensor import sizeof
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -42,8 +43,9 @@ def model_operator(source: ModelSource) -> Operator:
         cost=partial(_cost, source),
         reference=partial(_call, "reference", source),
         presets=source.presets(),
-        implementations=tuple(
-            Implementation(name, partial(_call, f"build_{name}", source)) for name in source.implemented
+        implementations=(
+            *(Implementation(name, partial(_call, f"build_{name}", source)) for name in source.implemented),
+            *_scheduled(source),
         ),
         tolerance=ModelTolerance(source=source),
         rules=source.rules(),
@@ -57,6 +59,14 @@ def model_operator(source: ModelSource) -> Operator:
         reference_by=source.reference_by,
         program=source.program,
     )  # fmt: skip
+
+
+def _scheduled(source: ModelSource) -> tuple[Implementation, ...]:
+    """Return the implementation that runs the operators of a model by a schedule, for a model that torch runs."""
+    if "torch" not in source.implemented:
+        return ()
+    build = partial(_call, "build_scheduled", source)
+    return (Implementation("torch", build, SCHEDULED, on_request=True, takes=(SCHEDULE,)),)
 
 
 def _call(function: str, source: ModelSource, params: Params, **tensors: Any) -> Any:

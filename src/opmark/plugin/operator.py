@@ -133,6 +133,9 @@ class Implementation:
     space: Callable[[Params], Space] | None = None
     """The knobs of this implementation for a case; `build` then takes a `configuration`, a value for every knob.
     Without tuning it gets the defaults."""
+    takes: tuple[str, ...] = ()
+    """Parts of a configuration that are no knobs, because nobody could list their values, as a schedule. `build` takes
+    them as `configuration` too, as they are, and without those that the task does not have."""
     on_request: bool = False
     """It runs only where it is named (`--impl`) or tuned. A run without names takes the other implementations."""
 

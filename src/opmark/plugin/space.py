@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, Literal
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
+from opmark.schema.schedule import SCHEDULE, read_schedule
 
 Value = bool | int | float | str | tuple[int, ...]
 """The value of a knob. A split is a tuple of factors; an order is a tuple of places."""
@@ -202,10 +203,13 @@ def format_value(value: Any) -> str:
 
 
 def format_configuration(configuration: Mapping[str, Any]) -> str:
-    """Return a configuration as people read it; the tuned operators of a model are only counted."""
+    """Return a configuration as people read it; the tuned operators of a model and the parts of a schedule are only
+    counted."""
     shown = dict(configuration)
     if TUNED_OPERATORS in shown:
         shown[TUNED_OPERATORS] = len(json.loads(shown[TUNED_OPERATORS]))
+    if SCHEDULE in shown:
+        shown[SCHEDULE] = read_schedule(shown[SCHEDULE]).described
     return " ".join(f"{name}={format_value(value)}" for name, value in shown.items())
 
 

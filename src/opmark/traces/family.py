@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import blake2b
@@ -14,6 +14,7 @@ from opmark.plugin import Exchange, Implementation, Launch, Operator, Param, Par
 from opmark.plugin.param import choice, integer
 from opmark.schema import Cost
 from opmark.schema.case import TRACE_PREFIX
+from opmark.schema.schedule import SCHEDULE, SCHEDULED
 from opmark.traces.reading import find_ranks
 
 _CHUNK = 2**22
@@ -80,11 +81,23 @@ def trace_operator(name: str) -> Operator:
         cost=lambda p: Cost(None, 0, 0),
         reference=_no_reference,
         presets={},
-        implementations=(Implementation("torch", partial(_build_rank if found.ranks else _build, found)),),
+        implementations=_rank_implementations(found) if found.ranks else _implementations(found),
         foreign=True,
         recorded=True,
         ranks=found.ranks,
     )  # fmt: skip
+
+
+def _implementations(files: TraceFiles) -> tuple[Implementation, ...]:
+    scheduled = partial(_build_scheduled, files)
+    return (
+        Implementation("torch", partial(_build, files)),
+        Implementation("torch", scheduled, SCHEDULED, on_request=True, takes=(SCHEDULE,)),
+    )
+
+
+def _rank_implementations(files: TraceFiles) -> tuple[Implementation, ...]:
+    return (Implementation("torch", partial(_build_rank, files)),)
 
 
 def _no_reference(p: Params, **inputs: Any) -> Any:
@@ -97,6 +110,13 @@ def _build(files: TraceFiles, params: Params) -> Launch:
     from opmark.traces.replay_case import build_replay
 
     return build_replay(files, params)
+
+
+def _build_scheduled(files: TraceFiles, params: Params, configuration: Mapping[str, Any]) -> Launch:
+    from opmark.traces.scheduled import build_scheduled
+
+    launch: Launch = build_scheduled(files, params, dict(configuration))
+    return launch
 
 
 def _build_rank(files: TraceFiles, params: Params, peers: Peers) -> Exchange:

@@ -69,6 +69,9 @@ def bind(
     if implementation.space:
         space = implementation.space(params)
         own["configuration"] = space.check({k.name: chosen.pop(k.name) for k in space.knobs if k.name in chosen})
+    if implementation.takes:
+        taken = {name: chosen.pop(name) for name in implementation.takes if name in chosen}
+        own["configuration"] = {**own.get("configuration", {}), **taken}
     of_backend = backend.info.find_space(operator, params) if chosen else None
     backend.configure(of_backend.check(chosen) if of_backend else chosen)
     with backend.placing():

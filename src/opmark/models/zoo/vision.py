@@ -190,6 +190,7 @@ MODELS: tuple[ZooModel, ...] = (
         full={},
         small={"scale": 4, "sevens": (128, 192), "blocks": 2, "classes": 250},
         sizes=_image_sizes(299, 128),
+        aliases=("inception",),
     ),
     _classifier(
         name="nasnetalarge",

@@ -12,6 +12,7 @@ from opmark.report.charts.elements import unique
 from opmark.report.charts.load import load
 from opmark.report.charts.overhead import memory, overhead
 from opmark.report.charts.roofline import heatmap, roofline
+from opmark.report.charts.schedule import schedules
 from opmark.report.charts.speedup import frameworks, fused, threads
 from opmark.report.charts.sweep import sweep
 from opmark.report.charts.tuning import tuning
@@ -31,6 +32,7 @@ FIGURES: dict[str, Callable[[RunView], list[Chart]]] = {
     "memory": memory,
     "differences": differences,
     "tuning": tuning,
+    "schedules": schedules,
 }
 """Functions that return the charts of a figure; none if there is nothing to show."""
 

@@ -1,0 +1,535 @@
+"""Which operators of a program to run beside each other, and what it gains: `opmark schedule`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from dataclasses import replace as replace_fields
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from opmark.api.ab import measure_sides
+from opmark.api.extract import describe_case, model_case
+from opmark.api.requests import ScheduleRequest, TurnOptions, keywords_of
+from opmark.api.tune import read_duration
+from opmark.catalogue.expansion import cases_of
+from opmark.errors import InvalidFile, InvalidParameter, Unsupported, UserError
+from opmark.plugin import BackendInfo
+from opmark.plugin.registry import backend as find_backend
+from opmark.plugin.registry import operator as find_operator
+from opmark.prediction.device_table import DeviceTable, TableOperator, device_times, read_tables, write_table
+from opmark.prediction.equilibrium import DeviceTimes
+from opmark.prediction.optimum import MOST_UNITS, why_no_solver
+from opmark.prediction.scheduling import (
+    DeviceSchedules,
+    PredictedSchedule,
+    Resources,
+    StageSearch,
+    device_lanes,
+    schedule_devices,
+    timeline_of,
+)
+from opmark.prediction.units import UnitGraph, make_units
+from opmark.runner.executors.base import LocalExecutor
+from opmark.runner.guests.placement import why_missing
+from opmark.runner.plan import default_threads
+from opmark.runner.worker_process import environ_for
+from opmark.schema import Case, Entry, Task
+from opmark.schema.case import MODEL_PREFIX, TRACE_PREFIX
+from opmark.schema.comparison import Pairing
+from opmark.schema.messages import Side
+from opmark.schema.options import StoreOptions, split_names
+from opmark.schema.schedule import (
+    SCHEDULE,
+    SCHEDULED,
+    Lane,
+    Method,
+    OperatorGraph,
+    PlacedUnit,
+    Schedule,
+    ScheduleStage,
+    Timeline,
+    read_schedule,
+    sequential,
+)
+from opmark.traces.schedule_question import ProgramProcess
+from opmark.tuning.database import with_configuration
+from opmark.units import count_noun
+
+if TYPE_CHECKING:
+    from opmark.models.compiled import CompiledSchedule
+
+METHODS = ("best", "sequential", "stages", "equilibrium", "optimum")
+SAVED_VERSION = 1
+_STREAMS = 4
+"""Lanes that are looked at on a GPU."""
+_LEAST_GAIN = 0.01
+"""Predicted gain below which `best` stays sequential."""
+_TABLES = (".yaml", ".yml")
+
+
+class SavedSchedule(Struct, frozen=True, forbid_unknown_fields=True):
+    """A schedule in a file."""
+
+    opmark: str
+    """`schedule`: what kind of file it is."""
+    program: str
+    params: dict[str, Any]
+    backend: str
+    method: Method
+    predicted: float
+    sequential: float
+    """Predicted seconds of the schedule, and of the sequential one."""
+    units: list[str]
+    """Names of the units, for people."""
+    schedule: Schedule
+    version: int = SAVED_VERSION
+
+
+@dataclass(frozen=True)
+class Scheduling:
+    """The result of `opmark schedule`."""
+
+    program: str
+    params: dict[str, Any]
+    backend: str
+    """Empty where the devices are those of a table."""
+    threads: int
+    units: tuple[str, ...]
+    """Names of the units, as people read them."""
+    predictions: tuple[PredictedSchedule, ...]
+    chosen: PredictedSchedule
+    compared: Pairing | None = None
+    """Measured in turns: sequential (A) and the chosen schedule (B); the model as it is (A), where the chosen one is
+    sequential."""
+    against: str = ""
+    timeline: tuple[PlacedUnit, ...] = ()
+    """When units of the chosen schedule ran, measured."""
+    devices: DeviceSchedules | None = None
+    lanes: tuple[str, ...] = ()
+    """Names of the lanes of the timeline."""
+    runs: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    slowdown: float | None = None
+    """How much longer stages with lanes took than their longest lane alone."""
+
+    @property
+    def sequential(self) -> PredictedSchedule | None:
+        return next((one for one in self.predictions if one.method == "sequential"), None)
+
+    @property
+    def measured(self) -> float | None:
+        """Seconds of the chosen schedule, measured in turns."""
+        return self.compared.b if self.compared else None
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured time of the chosen schedule, less 1."""
+        return self.chosen.seconds / self.measured - 1 if self.measured else None
+
+    def saved(self) -> SavedSchedule:
+        if self.chosen.schedule is None:
+            raise UserError(
+                "a schedule over devices of a table cannot be run or saved: they are not here",
+                "`opmark schedule model:NAME --on cpu` makes one for this machine",
+            )
+        before = self.sequential
+        return SavedSchedule(
+            "schedule", self.program, self.params, self.backend, self.chosen.method, self.chosen.seconds,
+            before.seconds if before else self.chosen.seconds, list(self.units), self.chosen.schedule,
+        )  # fmt: skip
+
+    def save(self, path: str | Path) -> None:
+        """Write the schedule to a file, which `opmark schedule FILE` and `opmark.schedule(FILE)` read."""
+        Path(path).write_bytes(msgspec.json.format(msgspec.json.encode(self.saved()), indent=1))
+
+    def compile(self, module: Any = None) -> CompiledSchedule:
+        """Return the chosen schedule as a callable that takes the inputs of the model, as tensors, in their order.
+
+        `module`: a torch.nn.Module of the same graph, with weights of your own; without it, the weights are those of
+        the model. UserError if the model is not the one that the schedule was made for.
+        """
+        from opmark.models.compiled import compile_schedule
+
+        saved = self.saved()
+        return compile_schedule(saved.program, saved.params, find_backend(saved.backend).device, saved.schedule, module)
+
+
+@keywords_of(ScheduleRequest)
+def schedule(request: ScheduleRequest) -> Scheduling:
+    """Find a schedule of a model or a trace, run it, and compare it with the sequential one in turns.
+
+    `schedule("model:inception_v3").compile()` is the chosen schedule as a callable.
+    """
+    return schedule_request(request)
+
+
+def schedule_request(request: ScheduleRequest) -> Scheduling:
+    if request.method not in METHODS:
+        raise InvalidParameter(f"--method: expected {', '.join(METHODS)}, got `{request.method}`")
+    programs = [request.program] if isinstance(request.program, str) else list(request.program)
+    if not programs:
+        raise UserError("expected a program", "as in `opmark schedule model:inception_v3`")
+    if all(Path(one).suffix in _TABLES for one in programs):
+        return _schedule_tables(request, [Path(one) for one in programs])
+    if len(programs) > 1:
+        raise UserError(f"expected one program, got {len(programs)}: {', '.join(programs)}",
+                        "several files are taken where all are tables (.yaml)")  # fmt: skip
+    if programs[0].endswith(".json") and not programs[0].startswith((MODEL_PREFIX, TRACE_PREFIX)):
+        return _ProgramScheduling(request, read_saved(Path(programs[0]))).run()
+    return _ProgramScheduling(request).run()
+
+
+def schedule_view(found: Scheduling) -> dict[str, Any]:
+    """Return a scheduling as plain data, as `--json` prints it."""
+    return {
+        "program": found.program, "params": found.params, "backend": found.backend, "threads": found.threads,
+        "units": list(found.units), "lanes": list(found.lanes),
+        "predictions": [
+            {"method": one.method, "seconds": one.seconds, "low": one.low, "high": one.high, "note": one.note,
+             "schedule": msgspec.to_builtins(one.schedule)}
+            for one in found.predictions
+        ],
+        "chosen": found.chosen.method, "predicted": found.chosen.seconds, "measured": found.measured,
+        "error": found.error, "anarchy": found.devices.anarchy if found.devices else None,
+        "slowdown": found.slowdown, "against": found.against, "compared": msgspec.to_builtins(found.compared),
+        "timeline": {"predicted": msgspec.to_builtins(found.chosen.timeline),
+                     "measured": msgspec.to_builtins(found.timeline)},
+        "runs": list(found.runs), "notes": list(found.notes),
+    }  # fmt: skip
+
+
+def read_saved(path: Path) -> SavedSchedule:
+    """Return a saved schedule; InvalidFile says what is wrong with the file."""
+    if not path.is_file():
+        raise UserError(f"there is no file {path}", "`opmark schedule model:NAME --save FILE` writes one; a trace is "
+                        "named as trace:FILE")  # fmt: skip
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=SavedSchedule)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise InvalidFile(f"{path}: this is no saved schedule: {error}", f"a trace is named as trace:{path}") from None
+    if found.opmark != "schedule" or found.version != SAVED_VERSION:
+        raise InvalidFile(f"{path}: a schedule of version {found.version}; this opmark reads {SAVED_VERSION}")
+    read_schedule(found.schedule.encode())
+    return found
+
+
+def _schedule_tables(request: ScheduleRequest, paths: Sequence[Path]) -> Scheduling:
+    """Predict schedules over the devices of tables; nothing of them is here to run."""
+    for path in paths:
+        if not path.is_file():
+            raise UserError(
+                f"there is no file {path}", "`opmark schedule PROGRAM --no-run --times FILE` writes a table"
+            )
+    table = read_tables(paths)
+    names = list(dict.fromkeys(split_names(request.on))) or table.devices
+    units, times = device_times(table, names)
+    found = schedule_devices(times)
+    predictions = _device_predictions(found, times)
+    return Scheduling(
+        table.program or ", ".join(map(str, paths)), {}, "", 0, _unit_names(table.graph(), units), predictions,
+        _choose(predictions, request.method), devices=found, lanes=tuple(names),
+        notes=("predicted, not run: these devices are columns of a table", *_device_notes(found)),
+    )  # fmt: skip
+
+
+def _device_predictions(found: DeviceSchedules, times: DeviceTimes) -> tuple[PredictedSchedule, ...]:
+    predictions = []
+    if found.alone:
+        name = min(found.alone, key=lambda one: found.alone[one])
+        predictions.append(PredictedSchedule(
+            "sequential", found.alone[name], note=f"everything on {name}, the fastest device alone"
+        ))  # fmt: skip
+    if found.equilibria:
+        best, worst = found.equilibria.best, found.equilibria.worst
+        note = (
+            f"{count_noun(found.equilibria.found, 'equilibrium', 'equilibria')} from {found.equilibria.started} starts"
+        )
+        if worst.makespan > best.makespan:
+            note += f"; the worst takes {worst.makespan / best.makespan:.3g} times as long"
+        predictions.append(PredictedSchedule("equilibrium", best.makespan, timeline=timeline_of(best), note=note))
+    if found.optimum:
+        placed = tuple(
+            PlacedUnit(one.unit, _device_of(times, one.unit, one.mode), one.start, one.end)
+            for one in found.optimum.placed
+        )
+        note = "" if found.optimum.proven else f"not proven, the bound is {found.optimum.bound:.3g} s"
+        predictions.append(PredictedSchedule("optimum", found.optimum.seconds, timeline=placed, note=note))
+    return tuple(predictions)
+
+
+def _device_of(times: DeviceTimes, unit: int, mode: int) -> int:
+    """Return the device of a mode: modes are the devices that can run the unit."""
+    return [device for device, seconds in enumerate(times.seconds[unit]) if seconds < float("inf")][mode]
+
+
+def _device_notes(found: DeviceSchedules) -> list[str]:
+    notes = []
+    if found.no_optimum:
+        notes.append(f"no optimum and no price of anarchy: {found.no_optimum}")
+    if found.equilibria is None:
+        notes.append("no equilibrium: from every start, units move round in a circle")
+    return notes
+
+
+def _choose(predictions: Sequence[PredictedSchedule], method: str) -> PredictedSchedule:
+    """Return the schedule of a method; of `best`, the fastest that is not only a model's optimum."""
+    known: dict[str, PredictedSchedule] = {one.method: one for one in predictions}
+    if method != "best":
+        if method not in known:
+            raise UserError(
+                f"there is no schedule by `{method}` here: there is {', '.join(known)}",
+                "`stages` shares resources; `equilibrium` needs several: --on cpu:1,cpu:1, or a table of devices",
+            )
+        return known[method]
+    usual = [one for one in predictions if one.method != "optimum"] or list(predictions)
+    if not usual:
+        raise UserError("no schedule was found: no device can run everything, and no equilibrium exists",
+                        "--method optimum needs ortools: pip install 'opmark[schedule]'")  # fmt: skip
+    fastest = min(usual, key=lambda one: one.seconds)
+    plain = next((one for one in usual if one.method == "sequential"), fastest)
+    return fastest if fastest.seconds < (1 - _LEAST_GAIN) * plain.seconds else plain
+
+
+def _unit_names(graph: OperatorGraph, units: UnitGraph) -> tuple[str, ...]:
+    """Return the units as people read them: their most frequent operators."""
+    found = []
+    for members in units.members:
+        counts = Counter(graph.operators[i].rpartition("::")[2] for i in members)
+        first = ", ".join(f"{name} ×{n}" if n > 1 else name for name, n in counts.most_common(3))
+        found.append(first + (", ..." if len(counts) > 3 else ""))
+    return tuple(found)
+
+
+@dataclass
+class _ProgramScheduling:
+    """Schedules a program on this machine."""
+
+    request: ScheduleRequest
+    known: SavedSchedule | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def run(self) -> Scheduling:
+        request, known = self.request, self.known
+        if known is not None and (request.params or request.size):
+            raise UserError(
+                "the parameters of a saved schedule are those that it was made for", "leave -p and --size out"
+            )
+        self.shares = self._core_shares()
+        self.case = self._find_case()
+        self.info = self._find_backend()
+        cpu = self.info.device == "cpu"
+        self.threads = request.threads or (known.schedule.threads if known and cpu else default_threads()) if cpu else 1
+        if known is not None and known.schedule.threads != self.threads:
+            raise UserError(
+                f"the schedule is for {count_noun(known.schedule.threads, 'thread')}, not {self.threads}",
+                "`opmark schedule` makes one for another number of threads",
+            )
+        if known is not None and not request.measure:
+            return self._of_saved(known)
+        environ = environ_for(self.info, self.threads)
+        try:
+            with ProgramProcess(self.case.op, dict(self.case.params), self.info.name, self.threads, environ) as process:
+                found = self._of_saved(known) if known else self._search(process)
+                chosen = found.chosen.schedule
+                assert chosen is not None
+                timeline = tuple(process.trace(chosen)) if request.measure and cpu else ()
+        except Unsupported as error:
+            raise UserError(f"{describe_case(self.case)} cannot be scheduled: {error.message}", error.hint) from None
+        found = replace_fields(found, timeline=timeline, notes=tuple(self.notes))
+        if request.save is not None:
+            found.save(Path(request.save))
+        return self._measure(found) if request.measure else found
+
+    # What is scheduled, and on what.
+
+    def _find_case(self) -> Case:
+        request, known = self.request, self.known
+        if known is not None:
+            cases = cases_of(Entry(known.program, dict(known.params)), find_operator)
+            return cases[0]
+        name = request.program if isinstance(request.program, str) else request.program[0]
+        if name.startswith(TRACE_PREFIX):
+            cases = cases_of(Entry(name, dict(request.params or {})), find_operator)
+            if find_operator(name).ranks or len(cases) != 1:
+                raise UserError(f"{name}: expected a program of one process", "`opmark replay` takes several ranks")
+            return cases[0]
+        if Path(name).suffix == ".json":
+            raise UserError(f"{name}: no such schedule", f"a trace is named as trace:{name}")
+        return model_case(name, request.params, request.size)
+
+    def _core_shares(self) -> list[int]:
+        """Return the threads of each resource that `--on cpu:1,cpu:1` names; none where resources are shared."""
+        names = split_names(self.request.on)
+        if len(names) < 2 and not any(":" in name for name in names):
+            return []
+        shares = []
+        for name in names:
+            kind, _, count = name.partition(":")
+            if kind != "cpu" or not count.isdecimal() or int(count) < 1:
+                raise UserError(
+                    f"--on {','.join(names)}: `{name}` is no share of the cores of this machine",
+                    "cores: --on cpu:1,cpu:1. Other devices: write a table of times on each machine with --times FILE, "
+                    "then `opmark schedule TABLE.yaml TABLE.yaml`",
+                )
+            shares.append(int(count))
+        total = self.request.threads or default_threads()
+        if sum(shares) > total:
+            raise UserError(f"--on {','.join(names)}: {sum(shares)} cores, and there are {total}")
+        return shares
+
+    def _find_backend(self) -> BackendInfo:
+        names = split_names(self.request.on) or (["cpu"] if self.known is None else [self.known.backend])
+        name = "cpu" if self.shares else names[0]
+        info = find_backend(name if name.startswith("torch-") else f"torch-{name}")
+        if missing := why_missing(info) or LocalExecutor().why_no_device(info.device):
+            raise UserError(
+                f"{info.name} cannot run here: {missing}",
+                f"where it can: `opmark schedule {self.case.op} --on {name} --no-run --times FILE` writes a table of "
+                "times, which `opmark schedule FILE` takes anywhere",
+            )
+        if self.known is not None and info.name != self.known.backend:
+            raise UserError(f"the schedule is for {self.known.backend}, not {info.name}")
+        return info
+
+    # The search.
+
+    def _of_saved(self, known: SavedSchedule) -> Scheduling:
+        plain = sequential(known.schedule.digest, known.schedule.units, known.schedule.threads, range(len(known.units)))
+        predictions = (
+            PredictedSchedule("sequential", known.sequential, schedule=plain),
+            *([PredictedSchedule(known.method, known.predicted, schedule=known.schedule)]
+              if known.method != "sequential" else []),
+        )  # fmt: skip
+        return self._result(tuple(known.units), predictions, predictions[-1])
+
+    def _search(self, process: ProgramProcess) -> Scheduling:
+        request = self.request
+        request.on_step(0, 0, "times of the operators")
+        profiled = process.profile()
+        graph = profiled.graph
+        units = make_units(graph, profiled.seconds)
+        names = _unit_names(graph, units)
+        if request.times is not None:
+            write_table(_table(self.case.op, graph, profiled.seconds, self.info.device), Path(request.times))
+        budget = read_duration(request.search, "--search")
+
+        def time_schedules(schedules: list[Schedule], seconds: float) -> Any:
+            request.on_step(0, 0, f"{count_noun(len(schedules), 'schedule')}, stage by stage")
+            return process.time_schedules(schedules, seconds)
+
+        if self.shares:
+            return self._share_cores(graph, units, names, time_schedules, budget)
+        resources = Resources(self.threads) if self.info.device == "cpu" else Resources(_STREAMS, intra=False)
+        search = StageSearch(units, graph.digest, resources, time_schedules, budget)
+        plain, staged = search.find()
+        predictions = [plain, staged]
+        if reason := self._why_no_optimum(units, resources):
+            if request.method == "optimum":
+                raise UserError(f"no optimum: {reason}", "`--method stages` measures stages")
+            self.notes.append(f"no optimum: {reason}")
+        elif request.method != "sequential":
+            request.on_step(0, 0, "the optimum")
+            predictions.append(search.optimum())
+        chosen = _choose(predictions, request.method)
+        return self._result(names, tuple(predictions), chosen, slowdown=search.slowdown())
+
+    def _why_no_optimum(self, units: UnitGraph, resources: Resources) -> str:
+        if not resources.intra:
+            return "streams share a GPU in a way that no number of cores describes"
+        if len(units) > MOST_UNITS:
+            return f"the graph has {len(units)} units, and the solver is asked for at most {MOST_UNITS}"
+        return why_no_solver()
+
+    def _share_cores(
+        self, graph: OperatorGraph, units: UnitGraph, names: tuple[str, ...], time_schedules: Any, budget: float
+    ) -> Scheduling:
+        """Schedule over parts of the cores that are devices of their own: each unit has the threads of its part."""
+        counts = sorted({self.threads, *self.shares})
+        asked = [_one_by_one(graph, units, self.threads, count) for count in counts]
+        found = time_schedules(asked, budget)
+        solo = {
+            count: [median([one[unit] for one in times.rounds]) for unit in range(len(units))]
+            for count, times in zip(counts, found, strict=True)
+        }
+        devices = [f"cpu:{count} ({place + 1})" for place, count in enumerate(self.shares)]
+        rows = tuple(tuple(solo[count][unit] for count in self.shares) for unit in range(len(units)))
+        times = DeviceTimes(tuple(devices), rows, units.needs, {})
+        scheduled = schedule_devices(times)
+        self.notes += _device_notes(scheduled)
+        plain = sequential(graph.digest, units.members, self.threads, range(len(units)))
+        predictions = [PredictedSchedule("sequential", sum(solo[self.threads]), schedule=plain,
+                                         note="everything with all cores")]  # fmt: skip
+        for one in _device_predictions(scheduled, times):
+            if one.method != "sequential":
+                made = device_lanes(one.timeline, units, graph.digest, self.shares, self.threads, devices)
+                predictions.append(replace_fields(one, schedule=made))
+        chosen = _choose(predictions, self.request.method)
+        return self._result(names, tuple(predictions), chosen, devices=scheduled, lanes=tuple(devices))
+
+    def _result(
+        self, names: tuple[str, ...], predictions: tuple[PredictedSchedule, ...], chosen: PredictedSchedule, **more: Any
+    ) -> Scheduling:
+        width = chosen.schedule.width if chosen.schedule else 1
+        lanes = more.pop("lanes", tuple(f"lane {number + 1}" for number in range(width)))
+        return Scheduling(
+            self.case.op, dict(self.case.params), self.info.name, self.threads, names, predictions, chosen, lanes=lanes,
+            notes=tuple(self.notes), **more,
+        )  # fmt: skip
+
+    # The verdict.
+
+    def _measure(self, found: Scheduling) -> Scheduling:
+        """Measure the sequential and the chosen schedule in turns; a sequential one is held against the model as it
+        is."""
+        request, plain = self.request, found.sequential
+        assert plain is not None
+        threads = self.threads if self.info.device == "cpu" else default_threads()
+        against = "sequential" if found.chosen.method != "sequential" else "as it is"
+        assert found.chosen.schedule is not None
+        timeline = Timeline(found.units, found.chosen.timeline, found.timeline)
+        chosen_schedule = replace(found.chosen.schedule, timeline=timeline)
+        schedules = {"a": plain.schedule if against == "sequential" else None, "b": chosen_schedule}
+        sides = (
+            Side(against, self.info.name, threads, implementation=SCHEDULED if schedules["a"] else "torch"),
+            Side(found.chosen.method, self.info.name, threads, implementation=SCHEDULED),
+        )
+
+        def configure(side: Side, task: Task) -> Task:
+            settings = replace(task.settings, caches=("warm",), quantities=("latency",))
+            task = replace(task, settings=settings)
+            chosen = schedules["a" if side is sides[0] else "b"]
+            return with_configuration(task, {SCHEDULE: chosen.encode()}, SCHEDULED) if chosen else task
+
+        request.on_step(0, 0, f"{against} and {found.chosen.method} in turns")
+        own = {one.name for one in fields(TurnOptions)} & {one.name for one in fields(ScheduleRequest)}
+        options = TurnOptions(**{**{name: getattr(request, name) for name in own}, "threads": threads})
+        keep = StoreOptions(label=request.label or f"schedule {self.case.op}", db=request.db)
+        compared = measure_sides(
+            *sides, [self.case], options, keep,
+            on_turn=request.on_turn, say=request.say, configure=configure,
+        )  # fmt: skip
+        pair = compared.pairs[0] if compared.pairs else None
+        return replace_fields(found, compared=pair, against=against, runs=compared.runs)
+
+
+def _one_by_one(graph: OperatorGraph, units: UnitGraph, threads: int, own: int) -> Schedule:
+    """Return the schedule in which every unit is a stage, with a number of threads of its own."""
+    stages = tuple(ScheduleStage((Lane((unit,), (own,)),)) for unit in range(len(units)))
+    return Schedule(graph.digest, threads, units.members, stages)
+
+
+def _table(program: str, graph: OperatorGraph, seconds: Sequence[float], device: str) -> DeviceTable:
+    return DeviceTable(
+        [
+            TableOperator(name, {device: float(f"{time:.4g}")}, list(needs), nbytes)
+            for name, time, needs, nbytes in zip(graph.operators, seconds, graph.needs, graph.nbytes, strict=True)
+        ],
+        program, graph.digest,
+    )  # fmt: skip

@@ -1,0 +1,193 @@
+"""The process that looks at the operators of a program and times schedules of it:
+`python -m opmark.traces.schedule_child serve`.
+
+The parent imports no framework. It asks in lines of JSON and gets an answer to each, so that the program is loaded
+once.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from functools import cache
+from statistics import median
+from typing import Any
+
+import msgspec
+import torch
+
+from opmark.errors import OpmarkError, Unsupported
+from opmark.models.family import source_of
+from opmark.models.host import ChildAnswer, describe_error
+from opmark.models.offline import no_network
+from opmark.models.program import GraphProgram, model_program
+from opmark.models.scheduled import ScheduleRunner
+from opmark.plugin import Backend
+from opmark.plugin.registry import backend as find_backend
+from opmark.plugin.registry import operator as find_operator
+from opmark.schema.case import MODEL_PREFIX, TRACE_PREFIX
+from opmark.schema.schedule import (
+    OperatorGraph,
+    PlacedUnit,
+    ProfiledProgram,
+    Schedule,
+    ScheduleQuestion,
+    StageTimes,
+    sequential,
+    whole_program,
+)
+from opmark.traces.family import find_files
+from opmark.traces.scheduled import trace_program
+
+_LEAST_ROUNDS = 4
+_MOST_ROUNDS = 40
+_OPERATOR_ROUNDS = 9
+_WARM_UP = 2
+_CLOSE = 1e-4
+"""Relative difference that other threads may make: products are summed up in another order."""
+
+
+def main() -> int:
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a model prints is no answer
+    for line in sys.stdin.buffer:
+        try:
+            with no_network():
+                answer = ChildAnswer(msgspec.Raw(msgspec.json.encode(answer_question(line))))
+        except OpmarkError as error:
+            answer = describe_error(error)
+        answers.write(msgspec.json.encode(answer) + b"\n")
+        answers.flush()
+    return 0
+
+
+def answer_question(line: bytes) -> ProfiledProgram | list[StageTimes] | list[PlacedUnit]:
+    question = msgspec.json.decode(line, type=ScheduleQuestion)
+    backend = _loaded(question.backend, question.threads)
+    operator = find_operator(question.name)
+    with torch.no_grad():
+        inputs = [backend.tensor(spec, i) for i, spec in enumerate(operator.inputs(question.params).values())]
+        with backend.placing():
+            program = find_program(question.name, question.params)
+            if question.task == "profile":
+                return profile_operators(program, inputs, question.threads, backend.asynchronous)
+            if question.task == "trace":
+                return trace_units(program, question.schedules[0], inputs)
+            return time_schedules(program, question.schedules, inputs, question.budget)
+
+
+@cache
+def _loaded(backend: str, threads: int) -> Backend:
+    """Return the backend, loaded once: the process stays for the next questions."""
+    return find_backend(backend).load(threads)
+
+
+def find_program(name: str, params: dict[str, Any]) -> GraphProgram:
+    if name.startswith(TRACE_PREFIX):
+        return trace_program(find_files(name.removeprefix(TRACE_PREFIX)), params)
+    source = source_of(name.removeprefix(MODEL_PREFIX))
+    assert source is not None
+    return model_program(source, params, torch.get_default_device())
+
+
+def profile_operators(program: GraphProgram, inputs: list[Any], threads: int, on_device: bool) -> ProfiledProgram:
+    """Return the graph, and the median time of each operator when all are called one after the other."""
+    graph = program.graph()
+    if not graph.operators:
+        raise Unsupported("the program calls no operator that computes anything")
+    count = len(graph.operators)
+    alone = one_by_one(graph, 1 if on_device else threads)
+    found: list[list[float]] = []
+    with ScheduleRunner(program, alone, str(torch.get_default_device())) as scheduled:
+        for number in range(_WARM_UP + _OPERATOR_ROUNDS):
+            seconds = scheduled.timed(*inputs)
+            if number >= _WARM_UP:
+                found.append(seconds)
+    return ProfiledProgram(graph, [median(one[i] for one in found) for i in range(count)])
+
+
+def one_by_one(graph: OperatorGraph, threads: int) -> Schedule:
+    """Return the schedule in which every operator is a stage."""
+    units = [[number] for number in range(len(graph.operators))]
+    plain = sequential(graph.digest, units, threads, range(len(units)))
+    (stage,) = plain.stages
+    (lane,) = stage.lanes
+    stages = tuple(
+        msgspec.structs.replace(stage, lanes=(msgspec.structs.replace(lane, units=(i,), threads=(threads,)),))
+        for i in range(len(units))
+    )
+    return msgspec.structs.replace(plain, stages=stages)
+
+
+def time_schedules(
+    program: GraphProgram, schedules: list[Schedule], inputs: list[Any], budget: float, seed: int = 0
+) -> list[StageTimes]:
+    """Run schedules in turns, in another order in every round, until the budget is spent; the results of each are
+    compared with those of the program as it is."""
+    device, graph = str(torch.get_default_device()), program.graph()
+    made = [ScheduleRunner(program, one, device) for one in schedules]
+    found: list[list[list[float]]] = [[] for _ in schedules]
+    try:
+        expected = results_of(program, ScheduleRunner(program, whole_program(graph, schedules[0].threads), device),
+                              inputs)  # fmt: skip
+        for one in made:
+            refuse_other_results(expected, results_of(program, one, inputs))
+            for _ in range(_WARM_UP):
+                one(*inputs)
+        order, generator = list(range(len(made))), random.Random(seed)
+        end, done = time.monotonic() + budget, 0
+        while done < _LEAST_ROUNDS or (done < _MOST_ROUNDS and time.monotonic() < end):
+            generator.shuffle(order)
+            for number in order:
+                found[number].append(made[number].timed(*inputs))
+            done += 1
+    finally:
+        for one in made:
+            one.close()
+    return [StageTimes(rounds) for rounds in found]
+
+
+def trace_units(program: GraphProgram, schedule: Schedule, inputs: list[Any]) -> list[PlacedUnit]:
+    """Return when units ran, in the middle of several calls."""
+    with ScheduleRunner(program, schedule, str(torch.get_default_device())) as scheduled:
+        rounds = [scheduled.traced(*inputs) for _ in range(_WARM_UP + _OPERATOR_ROUNDS)][_WARM_UP:]
+    return [
+        msgspec.structs.replace(
+            one, start=median(each[i].start for each in rounds), end=median(each[i].end for each in rounds)
+        )
+        for i, one in enumerate(rounds[0])
+    ]
+
+
+def results_of(program: GraphProgram, scheduled: ScheduleRunner, inputs: list[Any]) -> list[Any]:
+    """Return copies of all outputs. What a program changes in place is put back, so that another run finds it again."""
+    state = [one for one in [*program.given.values(), *inputs] if isinstance(one, torch.Tensor)]
+    writes = any(call.writes for call in program.calls)
+    before = [one.clone() for one in state] if writes else []
+    values = scheduled.run_for_values(*inputs)
+    found = [value.clone() for value in values if isinstance(value, torch.Tensor)]
+    for tensor, kept in zip(state, before, strict=False):
+        tensor.copy_(kept)
+    return found
+
+
+def refuse_other_results(expected: list[Any], found: list[Any]) -> None:
+    for number, (one, other) in enumerate(zip(expected, found, strict=True)):
+        if not torch.allclose(one, other, rtol=_CLOSE, atol=_CLOSE * _size_of(one), equal_nan=True):
+            raise Unsupported(
+                f"output {number} of a schedule differs from that of the program run in order: calls that depend on "
+                "each other in a way that the graph does not show cannot be scheduled"
+            )
+
+
+def _size_of(tensor: Any) -> float:
+    if not tensor.numel() or not tensor.is_floating_point():
+        return 0.0
+    size = float(tensor.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
+    return size if size else 1.0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

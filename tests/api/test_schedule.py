@@ -1,0 +1,180 @@
+"""Schedules of models and traces on this machine: searched, saved, read, compiled, run and verified."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import opmark  # noqa: E402
+from opmark.analysis.rows import RunView  # noqa: E402
+from opmark.api.items import view_stored_run  # noqa: E402
+from opmark.api.result import open_store  # noqa: E402
+from opmark.api.schedule import Scheduling  # noqa: E402
+from opmark.errors import UserError  # noqa: E402
+from opmark.models.execution import original  # noqa: E402
+from opmark.models.family import source_of  # noqa: E402
+from opmark.report.charts.schedule import schedules  # noqa: E402
+from opmark.report.charts.svg.picture import svg  # noqa: E402
+from opmark.schema.schedule import SCHEDULE  # noqa: E402
+from opmark.store.runs import find_run  # noqa: E402
+
+pytestmark = pytest.mark.tuning
+MODEL = "model:two-towers"
+SMALL = {"size": "small", "batch": 8}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("schedules")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Scheduling:
+    """A schedule of two towers, whose units are made of what takes any time at all."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("opmark.prediction.units.make_units.__defaults__", (0.0, 9))
+        return opmark.schedule(
+            MODEL, params=SMALL, method="stages", measure=False, search="0.5s", threads=2,
+            save=folder / "towers.json", times=folder / "cpu.yaml",
+        )  # fmt: skip
+
+
+def module_and_inputs() -> tuple[Any, list[Any]]:
+    source = source_of("two-towers")
+    assert source is not None
+    params = {**SMALL, "dtype": "float32"}
+    return original(source, params), [torch.rand(spec.shape) for spec in source.inputs(params).values()]
+
+
+def test_predictions_have_intervals_and_an_executable_schedule(found: Scheduling) -> None:
+    methods = [one.method for one in found.predictions]
+    assert methods[:2] == ["sequential", "stages"]
+    for one in found.predictions[:2]:
+        assert one.low is not None
+        assert one.high is not None
+        assert 0 < one.low <= one.seconds <= one.high
+        assert one.schedule is not None
+    assert found.measured is None
+    assert found.slowdown is not None
+    assert found.slowdown >= 1
+
+
+def test_a_schedule_becomes_a_callable_that_gives_the_results_of_the_module(found: Scheduling) -> None:
+    module, inputs = module_and_inputs()
+    with torch.no_grad():
+        expected = module(*inputs)
+    with found.compile() as compiled:
+        torch.testing.assert_close(compiled(*inputs), expected)
+        assert compiled.schedule.width >= 1
+        with pytest.raises(UserError, match="expected 2 inputs"):
+            compiled(inputs[0])
+        with pytest.raises(UserError, match="input `user`: expected") as refused:
+            compiled(inputs[0][:1], inputs[1])
+        assert "-p batch=N" in str(refused.value.hint)
+
+
+def test_a_module_of_the_same_graph_brings_its_own_weights(found: Scheduling) -> None:
+    module, inputs = module_and_inputs()
+    import copy
+
+    own = copy.deepcopy(module)
+    with torch.no_grad():
+        for parameter in own.parameters():
+            parameter.mul_(0.5)
+        with found.compile(own) as compiled:
+            torch.testing.assert_close(compiled(*inputs), own(*inputs))
+    with pytest.raises(UserError, match="made for another program"):
+        found.compile(torch.nn.Bilinear(64, 48, 16))
+
+
+def test_a_saved_schedule_is_read_compiled_and_refused_when_the_model_has_changed(
+    found: Scheduling, folder: Path
+) -> None:
+    again = opmark.schedule(str(folder / "towers.json"), measure=False)
+    assert again.chosen.schedule == found.chosen.schedule
+    module, inputs = module_and_inputs()
+    with again.compile() as compiled, torch.no_grad():
+        torch.testing.assert_close(compiled(*inputs), module(*inputs))
+    document = msgspec.json.decode((folder / "towers.json").read_bytes())
+    document["params"]["batch"] = 16
+    (folder / "other.json").write_bytes(msgspec.json.encode(document))
+    with pytest.raises(UserError, match="made for another program"):
+        opmark.schedule(str(folder / "other.json"), measure=False).compile()
+    with pytest.raises(UserError, match="those that it was made for"):
+        opmark.schedule(str(folder / "towers.json"), size="small")
+    with pytest.raises(UserError, match="is for 2 threads, not 1"):
+        opmark.schedule(str(folder / "towers.json"), threads=1)
+
+
+def test_times_of_this_machine_are_a_table_for_another_one(found: Scheduling, folder: Path) -> None:
+    table = opmark.schedule(str(folder / "cpu.yaml"))
+    assert table.lanes == ("cpu",)
+    assert table.program == MODEL
+    assert table.sequential is not None
+    assert table.sequential.seconds == pytest.approx(table.chosen.seconds)
+
+
+def test_a_run_is_verified_and_stored_with_its_timeline(found: Scheduling, folder: Path) -> None:
+    db = folder / "run.db"
+    done = opmark.schedule(str(folder / "towers.json"), processes=2, budget=1.0, db=db)
+    assert done.compared is not None
+    assert len(done.runs) == 2
+    with closing(open_store(db)) as store:
+        view: RunView = view_stored_run(store, find_run(store, done.runs[1]), whole=True)
+        records = [record for row in view.rows for record in row.records or ()]
+        assert {record.task.implementation for record in records} == {"scheduled"}
+        assert all(record.status in ("ok", "disturbed") for record in records), [one.reason for one in records]
+        assert all(record.verification is not None for record in records if record.status == "ok")
+        assert all(SCHEDULE in dict(record.task.settings.configuration) for record in records)
+    if done.timeline and done.chosen.timeline:
+        assert schedules(view)
+    if done.measured:
+        assert done.error is not None
+
+
+def test_cores_that_are_not_shared_have_an_equilibrium_that_runs(folder: Path) -> None:
+    found = opmark.schedule(
+        MODEL, params=SMALL, on="cpu:1,cpu:1", method="equilibrium", measure=False, search="0.3s", threads=2
+    )
+    assert found.lanes == ("cpu:1 (1)", "cpu:1 (2)")
+    assert found.chosen.schedule is not None
+    module, inputs = module_and_inputs()
+    with found.compile() as compiled, torch.no_grad():
+        torch.testing.assert_close(compiled(*inputs), module(*inputs))
+    with pytest.raises(UserError, match="there is no schedule by `stages` here"):
+        opmark.schedule(MODEL, params=SMALL, on="cpu:1,cpu:1", method="stages", measure=False, search="0.3s", threads=2)
+
+
+def test_a_trace_is_scheduled_like_a_model(
+    tmp_path: Path,
+) -> None:
+    module, inputs = module_and_inputs()
+    path = tmp_path / "step.json"
+    with opmark.capture(path), torch.no_grad():
+        module(*inputs)
+    found = opmark.schedule(f"trace:{path}", method="stages", measure=False, search="0.3s", threads=2)
+    assert found.sequential is not None
+    assert found.sequential.seconds > 0
+    assert found.chosen.schedule is not None
+    with pytest.raises(UserError, match="only a model becomes a callable"):
+        found.compile()
+
+
+def test_the_chart_of_a_timeline_has_both_and_can_be_drawn() -> None:
+    from opmark.report.charts.schedule import timeline_chart
+    from opmark.schema.schedule import PlacedUnit, Timeline
+
+    placed = (PlacedUnit(0, 0, 0.0, 1e-3), PlacedUnit(1, 1, 0.0, 2e-3), PlacedUnit(2, 0, 2e-3, 3e-3))
+    chart = timeline_chart("towers on torch-cpu", Timeline(("a", "b", "c"), placed, placed[::-1]))
+    assert [one.name for one in chart.series] == ["predicted", "measured"]
+    assert chart.y.names == ("1: a (0)", "2: b (1)", "1: c (2)")
+    for series in chart.series:
+        assert {(mark.low, mark.high, mark.y) for mark in series.marks} == {
+            (0.0, 1e-3, 0), (0.0, 2e-3, 1), (2e-3, 3e-3, 2)}  # fmt: skip
+    assert svg(chart).startswith("<svg")

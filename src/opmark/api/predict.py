@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from opmark.api.extract import describe_case, find_operators, model_case
+from opmark.api.calibrate import calibrate
 from opmark.api.requests import RunRequest, talk
 from opmark.api.result import facts_of, machine_facts, open_store
 from opmark.api.run import run_request
@@ -23,11 +24,12 @@ from opmark.models.family import source_of
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
 from opmark.prediction.measured import (
+    FAMILIES,
     case_call,
     choose_entries,
     device_name,
     entry_of,
-    random_entries,
+    random_calls,
     samples_of_figures,
     usable_peaks,
 )  # fmt: skip
@@ -44,16 +46,21 @@ from opmark.prediction.samples import (
     sizes_of_case,
 )  # fmt: skip
 from opmark.runner.selection import default_backends, select_cases
+from opmark.runner.supervisor import KeptWorkers, WorkerPool
 from opmark.schema import Case, Entry, Workload
 from opmark.schema.case import MODEL_PREFIX
 from opmark.schema.machine import Peaks, findings_key
 from opmark.schema.options import PathLike, Selection
+from opmark.schema.record import Figure
 from opmark.schema.workload import VERSION
+from opmark.store.protocol import Store
 
 PROBES = 10
 LABEL = "predict"
 """Label of runs that were measured to learn from."""
-_BATCH = 20
+_BATCH = 60
+_CANDIDATES = 4
+"""Candidates for each case that is measured."""
 
 
 @dataclass(frozen=True)
@@ -213,16 +220,14 @@ def train_from_store(
     return train(samples, f"store, {len(samples)} shapes", backend=backend, quantity=found, seed=seed, say=say)
 
 
-def stored_samples(backend: str, *, db: PathLike | None = None, quantity: str | None = None) -> tuple[Samples, str]:
+def stored_samples(
+    backend: str, *, db: PathLike | None = None, quantity: str | None = None, threads: int | None = None
+) -> tuple[Samples, str]:
     """Return what a store knows of a backend, and the quantity."""
     with closing(open_store(db)) as store:
-        figures = [one for one in store.figures() if one.backend == backend]
+        figures = [one for one in store.figures() if one.backend == backend and threads in (None, one.threads)]
         cases = store.cases({one.case for one in figures})
-        peaks: dict[str, tuple[str, Peaks]] = {}
-        for environment, facts in facts_of(store, (one.environment for one in figures)).items():
-            known = machine_facts(store, facts)
-            if found := usable_peaks(known.measured, known.datasheet):
-                peaks[environment] = (findings_key(facts), found)
+        peaks = _known_peaks(store, figures)
     if figures and not peaks:
         raise UserError(
             f"no record of {backend} is on a chip with known peaks",
@@ -231,46 +236,78 @@ def stored_samples(backend: str, *, db: PathLike | None = None, quantity: str | 
     return samples_of_figures(figures, cases, peaks, backend, quantity)
 
 
+def _known_peaks(store: Store, figures: Sequence[Figure]) -> dict[str, tuple[str, Peaks]]:
+    """Return by environment the name and the peaks of its chip."""
+    peaks: dict[str, tuple[str, Peaks]] = {}
+    for environment, facts in facts_of(store, (one.environment for one in figures)).items():
+        known = machine_facts(store, facts)
+        if found := usable_peaks(known.measured, known.datasheet):
+            peaks[environment] = (findings_key(facts), found)
+    return peaks
+
+
+def _has_peaks(backend: str, db: PathLike | None) -> bool:
+    with closing(open_store(db)) as store:
+        return bool(_known_peaks(store, [one for one in store.figures() if one.backend == backend]))
+
+
 def measure_for_training(
     backend: str | None,
     budget: float,
     *,
+    operators: Sequence[str] = (),
+    threads: int | None = None,
     db: PathLike | None = None,
     seed: int = 0,
     say: Callable[[str], None] = talk,
 ) -> int:
     """Measure cases to learn from until the budget (seconds) is spent; return how many were measured.
 
-    The first shapes are random. Later ones are, of many, those that lie farthest from all that was measured."""
+    The first shapes are random. Later ones are, of many, those that would teach most: far from all that was measured,
+    and of operators that could not be predicted well from their own other shapes."""
     backend = backend or default_backends()[0]
     generator = np.random.default_rng(seed)
     end, count = time.monotonic() + budget, 0
-    while time.monotonic() < end:
-        candidates = random_entries(6 * _BATCH, generator)
-        try:
-            known: Samples | None = stored_samples(backend, db=db)[0]
-        except UserError:
-            known = None  # nothing was measured yet
-        if known is None:
-            chosen = candidates[:_BATCH]
-        else:
-            figures = next(iter(known.chips.values()))
-            pairs = [(entry, call) for entry in candidates if (call := _entry_call(entry)) is not None]
-            calls = samples_of(
-                [call for _, call in pairs], [figures.chip] * len(pairs), [float("nan")] * len(pairs),
-                {figures.chip: figures},
-            )  # fmt: skip
-            chosen = choose_entries([entry for entry, _ in pairs], calls, known, _BATCH)
-        run_entries(chosen, backend, db=db)
-        count += len(chosen)
-        say(f"{count} cases measured, {max(0, end - time.monotonic()):.0f} s left")
+    info = find_backend(backend)
+    pool = KeptWorkers()
+    try:
+        while time.monotonic() < end:
+            candidates = random_calls(
+                _CANDIDATES * _BATCH, generator, operators or FAMILIES, on_device=info.device != "cpu"
+            )
+            chosen = [entry for entry, _ in candidates[:_BATCH]]
+            if count:
+                if not _has_peaks(backend, db):
+                    say("the peaks of this machine are not known: `opmark calibrate` measures them first")
+                    calibrate(backend=backend, threads=threads, db=db, say=lambda line: None)
+                known, _ = stored_samples(backend, db=db, threads=threads)
+                figures = next(iter(known.chips.values()))
+                calls = samples_of(
+                    [call for _, call in candidates], [figures.chip] * len(candidates),
+                    [float("nan")] * len(candidates), {figures.chip: figures},
+                )  # fmt: skip
+                chosen = choose_entries([entry for entry, _ in candidates], calls, known, _BATCH)
+            run_entries(chosen, backend, db=db, threads=threads, pool=pool)
+            count += len(chosen)
+            say(f"{count} cases measured, {max(0, end - time.monotonic()):.0f} s left")
+    finally:
+        pool.close()
     return count
 
 
-def run_entries(entries: Sequence[Entry], backend: str, *, db: PathLike | None = None) -> None:
+def run_entries(
+    entries: Sequence[Entry],
+    backend: str,
+    *,
+    db: PathLike | None = None,
+    threads: int | None = None,
+    pool: WorkerPool | None = None,
+) -> None:
+    """Measure quickly: times alone, and what other work disturbs is left out rather than measured again."""
     workload = Workload(VERSION, LABEL, list(entries))
     run_request(
         RunRequest(workload=workload, backend=[backend], effort="quick", processes=1, label=LABEL, session=LABEL, db=db,
+                   threads=() if threads is None else (threads,), verify=False, retries=0, pool=pool,
                    say=lambda line: None)
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from opmark.api.extract import describe_case, find_operators, model_case
 from opmark.api.calibrate import calibrate
+from opmark.api.extract import describe_case, find_operators, model_case
 from opmark.api.requests import RunRequest, talk
 from opmark.api.result import facts_of, machine_facts, open_store
 from opmark.api.run import run_request
@@ -23,6 +23,7 @@ from opmark.hardware.datasheets import datasheet
 from opmark.models.family import source_of
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
+from opmark.prediction.library import model_folder, own_model
 from opmark.prediction.measured import (
     FAMILIES,
     case_call,
@@ -33,7 +34,7 @@ from opmark.prediction.measured import (
     samples_of_figures,
     usable_peaks,
 )  # fmt: skip
-from opmark.prediction.predictor import FAR, Prediction, Predictor, load, save, shipped, train
+from opmark.prediction.predictor import ENERGY, FAR, Prediction, Predictor, load, save, shipped, train
 from opmark.prediction.readers import find_chip, matching_chips, read_tables, tables_in
 from opmark.prediction.samples import (
     CallSizes,
@@ -110,12 +111,14 @@ def predict(
     phase: str = "forward",
     backend: str | None = None,
     model: PathLike | None = None,
+    quantity: str | None = None,
     far: bool = False,
 ) -> PredictedCases:
-    """Predict the time of an operator, of a model's operators or of a workload on a chip, without running anything.
+    """Predict the time of an operator, of a model's operators or of a workload on a chip, without running anything; its
+    energy, if `quantity` says so and a model has learnt it.
 
     `far` answers even where the case lies far outside of what was learnt."""
-    predictor = find_predictor(backend, on, model)
+    predictor = find_predictor(backend, on, model, quantity)
     cases, skipped = _cases(what, params, size, phase)
     name, peaks = _chip(on, predictor)
     known: list[tuple[Case, CallSizes, ChipFigures, float]] = []
@@ -126,6 +129,8 @@ def predict(
         found = _known_call(case, name, predictor) if peaks is None else case_call(case, peaks)
         if isinstance(found, str):
             skipped.append(_not_predicted(case, found))
+        elif not predictor.knows(kind := class_of(found[0].operator)):
+            skipped.append(_not_predicted(case, f"nothing was learnt about operators of class {kind}"))
         else:
             known.append((case, *found))
     if not known:
@@ -170,29 +175,33 @@ def predict(
     return PredictedCases(what, name, found_cases, tuple(skipped), predictor, tuple(notes))
 
 
-def model_folder() -> Path:
-    import platformdirs
-
-    return platformdirs.user_data_path("opmark") / "predictors"
-
-
-def find_predictor(backend: str | None = None, on: str = "", model: PathLike | None = None) -> Predictor:
+def find_predictor(
+    backend: str | None = None, on: str = "", model: PathLike | None = None, quantity: str | None = None
+) -> Predictor:
     """Return the model of a file; else the user's own for the backend, or for the chip; else the one that ships."""
+    energy = quantity == ENERGY
     if model is not None:
         return load(Path(model))
     if backend is not None:
-        own = model_folder() / f"{find_backend(backend).name}.npz"
+        own = own_model(find_backend(backend).name, quantity)
         if own.is_file():
             return load(own)
-        if backend == shipped().backend:
+        if backend == shipped().backend and not energy:
             return shipped()
+        what = "the energy" if energy else "the times"
         raise UserError(
-            f"no model was trained for {backend}", f"`opmark predict train --backend {backend}` learns from the store"
+            f"no model was trained for {what} of {backend}",
+            f"`opmark predict train --backend {backend}{' --quantity energy' if energy else ''}` learns from the "
+            "store, and measures first with --budget 10m",
         )
     for path in sorted(model_folder().glob("*.npz")):
         found = load(path)
-        if on in found.chips or on in found.probes:
+        if (on in found.chips or on in found.probes) and (found.quantity == ENERGY) == energy:
             return found
+    if energy:
+        raise UserError(
+            f"no model has learnt the energy of {on}", "`opmark predict train --quantity energy` learns from the store"
+        )
     return shipped()
 
 
@@ -211,12 +220,13 @@ def train_from_store(
     *,
     db: PathLike | None = None,
     quantity: str | None = None,
+    threads: int | None = None,
     seed: int = 0,
     say: Callable[[str], None] = talk,
 ) -> Predictor:
     """Train on the records of a backend in the store."""
     backend = backend or default_backends()[0]
-    samples, found = stored_samples(backend, db=db, quantity=quantity)
+    samples, found = stored_samples(backend, db=db, quantity=quantity, threads=threads)
     return train(samples, f"store, {len(samples)} shapes", backend=backend, quantity=found, seed=seed, say=say)
 
 
@@ -278,8 +288,10 @@ def measure_for_training(
             chosen = [entry for entry, _ in candidates[:_BATCH]]
             if count:
                 if not _has_peaks(backend, db):
-                    say("the peaks of this machine are not known: `opmark calibrate` measures them first")
+                    say("the peaks of this machine are not known: `opmark calibrate` measures them, beside the budget")
+                    started = time.monotonic()
                     calibrate(backend=backend, threads=threads, db=db, say=lambda line: None)
+                    end += time.monotonic() - started
                 known, _ = stored_samples(backend, db=db, threads=threads)
                 figures = next(iter(known.chips.values()))
                 calls = samples_of(
@@ -374,7 +386,7 @@ def probe(
 
 def save_predictor(predictor: Predictor, path: PathLike | None = None) -> Path:
     """Write a predictor to a file, or where `opmark predict` finds it for its backend."""
-    target = Path(path) if path is not None else model_folder() / f"{predictor.backend}.npz"
+    target = Path(path) if path is not None else own_model(predictor.backend, predictor.quantity)
     target.parent.mkdir(parents=True, exist_ok=True)
     save(predictor, target)
     return target
@@ -430,9 +442,10 @@ def _entry_call(entry: Entry) -> CallSizes | None:
 
 
 def _calls(samples: Samples) -> list[CallSizes]:
-    columns = (samples.operator, samples.batch, samples.m, samples.n, samples.k, samples.flops, samples.nbytes,
-               samples.image, samples.channels)  # fmt: skip
-    return [CallSizes(str(row[0]), *map(float, row[1:])) for row in zip(*columns, strict=True)]
+    columns = (samples.batch, samples.m, samples.n, samples.k, samples.flops, samples.nbytes, samples.image,
+               samples.channels, samples.written)  # fmt: skip
+    rows: Iterator[Any] = zip(*(column.tolist() for column in columns), samples.numbers.tolist(), strict=True)
+    return [CallSizes(str(op), *row[:-1], tuple(row[-1])) for op, row in zip(samples.operator, rows, strict=True)]
 
 
 def _unlearnt_type(case: Case, name: str, predictor: Predictor) -> str:
@@ -454,7 +467,8 @@ def _not_predicted(case: Case, why: str) -> str:
 def _floors(samples: Samples, predictor: Predictor) -> list[float]:
     floors = []
     for row in range(len(samples)):
-        model = predictor.models[class_of(str(samples.operator[row]))]
+        model = predictor.model_of(class_of(str(samples.operator[row])))
         one = samples.take([row])
-        floors.append(float(model.floor_of(one, unseen=str(samples.device[row]) not in model.own)[0]))
+        unit = one.chips[str(one.device[0])].power if predictor.quantity == ENERGY else 1.0
+        floors.append(unit * float(model.floor_of(one, unseen=str(samples.device[row]) not in model.own)[0]))
     return floors

@@ -86,7 +86,7 @@ def _log_numbers(samples: Samples) -> np.ndarray:
 def _stride(samples: Samples) -> np.ndarray:
     """Return how much larger the image that a convolution reads is than the one that it writes."""
     read = samples.nbytes - samples.written - 4 * samples.n * samples.k
-    return np.sqrt(np.maximum(read / (4 * samples.channels * samples.m), 0))
+    return np.asarray(np.sqrt(np.maximum(read / (4 * samples.channels * samples.m), 0)))
 
 
 def _product_features(samples: Samples, units: np.ndarray) -> dict[str, np.ndarray]:

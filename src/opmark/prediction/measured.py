@@ -13,6 +13,7 @@ from opmark.plugin.operator import Operator
 from opmark.plugin.registry import operator as find_operator
 from opmark.prediction.class_model import FEWEST
 from opmark.prediction.features import size_axes
+from opmark.prediction.predictor import ENERGY
 from opmark.prediction.samples import (
     BATCHED,
     CONVOLUTION,
@@ -101,8 +102,13 @@ def samples_of_figures(
         calls.append(found[0])
         chips[device] = found[1]
         devices.append(device)
-        seconds.append(float(np.median(medians)))
-        bounds.append(min(found[2], seconds[-1]))
+        if chosen[0] == ENERGY:
+            # Learnt as the seconds in which the chip's rated power is as much; nothing is known to bound it.
+            seconds.append(float(np.median(medians)) / found[1].power)
+            bounds.append(0.0)
+        else:
+            seconds.append(float(np.median(medians)))
+            bounds.append(min(found[2], seconds[-1]))
     if not calls:
         raise UserError(
             f"no record of {backend} is on a chip with known peaks",
@@ -157,8 +163,9 @@ def entry_of(samples: Samples, row: int) -> Entry:
 def random_calls(
     count: int, generator: np.random.Generator, operators: Sequence[str] = FAMILIES, *, on_device: bool = False
 ) -> list[tuple[Entry, CallSizes]]:
-    """Return entries, and their sizes, of the operators in turn, with sizes drawn evenly on a logarithmic scale between those that the
-    operator's presets call small and large, half of them multiples of 32."""
+    """Return entries, and their sizes, of the operators in turn. Sizes are drawn evenly on a logarithmic scale, from a
+    little below those that the operator's presets call small to those that they call large, half of them multiples of
+    32."""
     flops, nbytes = (_LARGEST[0] * _ON_DEVICE, _LARGEST[1] * _ON_DEVICE) if on_device else _LARGEST
     found: list[tuple[Entry, CallSizes]] = []
     while len(found) < count:

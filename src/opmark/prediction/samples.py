@@ -30,8 +30,12 @@ ROW_CATEGORIES = frozenset({
     "memory", "quantization",
 })  # fmt: skip
 """Categories whose operators pass over their data once, row by row."""
-NEAR_ROWS = frozenset({"reduction", "pooling", "shaping", "joining", "loss", "resizing", "sequence", OTHER})
-"""Classes that a model of row-wise operators answers for where it has learnt nothing nearer: moving data limits them."""
+NEAR_ROWS = frozenset({
+    "reduction", "pooling", "shaping", "joining", "loss", "resizing", "sequence", "callable", "opinfo",
+    "trace", OTHER,
+})  # fmt: skip
+"""Classes that a model of row-wise operators answers for where it has learnt nothing nearer: moving data limits
+them."""
 NUMBERS = 8
 """Number of an operator's own parameters that are features."""
 PICOJOULES_PER_NANOMETRE = 1.6
@@ -196,9 +200,10 @@ def sizes_of_case(operator: Operator, case: Case, cost: Cost | None = None) -> C
     if params.get("y", "same") != "same":
         name = f"{name} y={params['y']}"  # a smaller second input is another operator: it is read from a cache
     kind = class_of(name)
-    work = {"flops": float(cost.flops or 0), "nbytes": float(cost.bytes_moved), "written": float(cost.bytes_written)}
+    work = (float(cost.flops or 0), float(cost.bytes_moved))
+    written = float(cost.bytes_written)
     if kind in (LINEAR, BATCHED):
-        return CallSizes(name, params.get("B", 1), params["M"], params["N"], params["K"], **work)
+        return CallSizes(name, params.get("B", 1), params["M"], params["N"], params["K"], *work, written=written)
     if kind == CONVOLUTION:
         height, width = (
             (size + 2 * params["padding"] - params["dilation"] * (window - 1) - 1) // params["stride"] + 1
@@ -206,13 +211,14 @@ def sizes_of_case(operator: Operator, case: Case, cost: Cost | None = None) -> C
         )
         channels = params["in_channels"] / params["groups"]
         windows, elements = params["batch"] * height * width, channels * prod(params["kernel"])
-        return CallSizes(name, params["batch"], windows, params["out_channels"], elements, **work, image=height,
-                         channels=channels)  # fmt: skip
+        return CallSizes(name, params["batch"], windows, params["out_channels"], elements, *work, height,
+                         channels, written)  # fmt: skip
     if operator.foreign:
-        return CallSizes(name, 1, max(1.0, cost.bytes_moved / 4096), 1024, 1, **work)
+        return CallSizes(name, 1, max(1.0, cost.bytes_moved / 4096), 1024, 1, *work, written=written)
     largest = max(operator.inputs(params).values(), key=lambda tensor: tensor.nbytes, default=None)
     shape = largest.shape if largest and largest.shape else (1,)
-    return CallSizes(name, 1, prod(shape[:-1]), shape[-1], 1, **work, numbers=_numbers(operator, params))
+    numbers = _numbers(operator, params)
+    return CallSizes(name, 1, prod(shape[:-1]), shape[-1], 1, *work, written=written, numbers=numbers)
 
 
 def _numbers(operator: Operator, params: Mapping[str, Any]) -> tuple[float, ...]:

@@ -10,6 +10,7 @@ from opmark.report.charts.differences import differences
 from opmark.report.charts.elements import unique
 from opmark.report.charts.load import load
 from opmark.report.charts.overhead import memory, overhead
+from opmark.report.charts.prediction import predictions
 from opmark.report.charts.roofline import heatmap, roofline
 from opmark.report.charts.speedup import frameworks, fused, threads
 from opmark.report.charts.sweep import sweep
@@ -29,6 +30,7 @@ FIGURES: dict[str, Callable[[RunView], list[Chart]]] = {
     "memory": memory,
     "differences": differences,
     "tuning": tuning,
+    "predictions": predictions,
 }
 """Functions that return the charts of a figure; none if there is nothing to show."""
 

@@ -18,14 +18,16 @@ from opmark.api.result import facts_of, machine_facts, open_store
 from opmark.api.run import run_request
 from opmark.catalogue import workload_file
 from opmark.catalogue.expansion import cases_of
-from opmark.errors import UserError
+from opmark.errors import InvalidParameter, UserError
 from opmark.hardware.datasheets import datasheet
 from opmark.models.family import source_of
 from opmark.plugin.registry import backend as find_backend
+from opmark.plugin.registry import implementations
 from opmark.plugin.registry import operator as find_operator
 from opmark.prediction.library import model_folder, own_model
 from opmark.prediction.measured import (
     FAMILIES,
+    TIMES,
     case_call,
     choose_entries,
     device_name,
@@ -57,6 +59,8 @@ from opmark.schema.workload import VERSION
 from opmark.store.protocol import Store
 
 PROBES = 10
+HERE = ("here", "cpu")
+"""Names of the machine that a model was trained on."""
 LABEL = "predict"
 """Label of runs that were measured to learn from."""
 _BATCH = 60
@@ -179,9 +183,13 @@ def find_predictor(
     backend: str | None = None, on: str = "", model: PathLike | None = None, quantity: str | None = None
 ) -> Predictor:
     """Return the model of a file; else the user's own for the backend, or for the chip; else the one that ships."""
+    if quantity not in (None, ENERGY, *TIMES):
+        raise InvalidParameter(f"--quantity: expected one of {', '.join((*TIMES, ENERGY))}, got `{quantity}`")
     energy = quantity == ENERGY
     if model is not None:
         return load(Path(model))
+    if on.casefold() in HERE and backend is None:
+        backend = default_backends()[0]
     if backend is not None:
         own = own_model(find_backend(backend).name, quantity)
         if own.is_file():
@@ -279,12 +287,11 @@ def measure_for_training(
     generator = np.random.default_rng(seed)
     end, count = time.monotonic() + budget, 0
     info = find_backend(backend)
+    named = operators or [name for name in FAMILIES if implementations(find_operator(name), info)]
     pool = KeptWorkers()
     try:
         while time.monotonic() < end:
-            candidates = random_calls(
-                _CANDIDATES * _BATCH, generator, operators or FAMILIES, on_device=info.device != "cpu"
-            )
+            candidates = random_calls(_CANDIDATES * _BATCH, generator, named, on_device=info.device != "cpu")
             chosen = [entry for entry, _ in candidates[:_BATCH]]
             if count:
                 if not _has_peaks(backend, db):
@@ -413,11 +420,16 @@ def _chip(on: str, predictor: Predictor) -> tuple[str, Peaks | None]:
     """Return the name of a chip as the predictor knows it, and its datasheet; None if only records of it are known."""
     if on in predictor.chips:
         return on, datasheet(on)
+    own = sorted({name.partition(" [")[0] for name in predictor.chips})  # without the element type
+    if on.casefold() in HERE and predictor.data_hash != shipped().data_hash:
+        if len(own) == 1:
+            return own[0], None
+        raise UserError(f"the model knows {', '.join(own)}: `{on}` is one of them", "--on NAME says which")
     if sheet := find_chip(on, predictor.chips):
         return sheet.chip, sheet
-    known = [name for name in predictor.chips if on.casefold() in name.casefold()]
-    if len(known) == 1 or (on in ("here", "cpu") and len(predictor.chips) == 1):
-        return (known or list(predictor.chips))[0], None
+    known = [name for name in own if on.casefold() in name.casefold()]
+    if len(known) == 1:
+        return known[0], None
     raise UserError(
         f"no datasheet for `{on}`, and nothing was measured there",
         "`opmark list chips` lists those that ship; docs/add-a-chip.md says how to add one; "
@@ -427,7 +439,7 @@ def _chip(on: str, predictor: Predictor) -> tuple[str, Peaks | None]:
 
 def _known_call(case: Case, name: str, predictor: Predictor) -> tuple[CallSizes, ChipFigures, float] | str:
     """Return the call of a case on a chip that is known by its records alone."""
-    figures = predictor.chips[name]
+    figures = predictor.chips.get(device_name(name, str(case.params.get("dtype", "float32")))) or predictor.chips[name]
     call = _entry_call(Entry(case.op, dict(case.params), phases=[case.phase]))
     if call is None:
         return f"the work of `{case.op}` is not known"
@@ -445,7 +457,8 @@ def _calls(samples: Samples) -> list[CallSizes]:
     columns = (samples.batch, samples.m, samples.n, samples.k, samples.flops, samples.nbytes, samples.image,
                samples.channels, samples.written)  # fmt: skip
     rows: Iterator[Any] = zip(*(column.tolist() for column in columns), samples.numbers.tolist(), strict=True)
-    return [CallSizes(str(op), *row[:-1], tuple(row[-1])) for op, row in zip(samples.operator, rows, strict=True)]
+    named = zip(samples.operator, rows, strict=True)
+    return [CallSizes(str(op), *sizes, numbers=tuple(own)) for op, (*sizes, own) in named]  # type: ignore[misc]
 
 
 def _unlearnt_type(case: Case, name: str, predictor: Predictor) -> str:

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from opmark.api.predict import PredictedCase, PredictedCases
 
 _CASE = "case"
-_On = Annotated[str, typer.Option("--on", help="The chip: a name as in `opmark list chips`, or a part of one.")]
+_On = Annotated[
+    str,
+    typer.Option(
+        "--on", help="The chip: a name as in `opmark list chips`, or a part of one; `here`, with your own model."
+    ),
+]
 _Model = Annotated[
     Path | None, typer.Option(help="A model file. [default: your own for the backend, else the shipped]")
 ]

@@ -21,6 +21,8 @@ PROBES = 10
 """Number of probes that intervals after probing are calibrated with."""
 FEWEST = 30
 """Fewest shapes of a class on a chip that a model is trained with."""
+FEWEST_CHIPS = 3
+"""Fewest chips that tell anything about another one."""
 _REFERENCE = 600
 """Number of samples that a model keeps, for nearest neighbours and as candidates for probes."""
 _FOLDS = 5
@@ -178,7 +180,7 @@ def train_class(kind: str, samples: Samples, *, seed: int = 0, effort: TrainingE
     model.reference = samples.take(generator.permutation(len(samples))[:_REFERENCE])
     parts = [_fit(kind, samples.take(folds != fold), effort, seed, model) for fold in range(_FOLDS)]
     _calibrate_known(model, parts, samples, folds)
-    if len(chips) >= 3:
+    if len(chips) >= FEWEST_CHIPS:
         _calibrate_unseen(model, parts[0], samples.take(folds != 0), samples.take(folds == 0), effort, seed)
     return model
 

@@ -28,9 +28,9 @@ def test_every_figure_of_every_kind_of_run_keeps_the_promises_of_charts(db, labe
 
 def test_a_run_with_everything_has_every_figure(db):
     found = view_run("showcase", db=db)
-    # Percentiles need whole records, errors are in those of models only, and nothing was tuned or predicted.
+    # Percentiles need whole records, errors are in those of models only, and nothing was tuned.
     without = [name for name, figure in FIGURES.items() if not figure(found)]
-    assert without == ["load", "differences", "tuning", "predictions"]
+    assert without == ["load", "differences", "tuning"]
     assert sorted(chart.id for chart in gallery(found) if chart.id.startswith("sweep")) == [
         f"sweep-{op}-forward{end}" for op in ("add", "exp", "matmul", "softmax") for end in ("", "-rate")
     ]

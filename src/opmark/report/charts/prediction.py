@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from opmark.analysis.rows import Row, RunView, Timing
+from opmark.prediction.class_model import FEWEST_CHIPS
 from opmark.prediction.library import model_of_backend
 from opmark.prediction.measured import case_call, device_name, usable_peaks
 from opmark.prediction.predictor import FAR, Prediction, Predictor
@@ -57,15 +58,11 @@ def _predicted(
         [found[0] for *_, found in known], [device for _, _, device, _ in known], [np.nan] * len(known),
         {device: found[1] for _, _, device, found in known}, [found[2] for *_, found in known],
     )  # fmt: skip
-    if any(device not in predictor.chips for device in samples.chips) and len(predictor.chips) < _CHIPS:
+    if any(device not in predictor.chips for device in samples.chips) and len(predictor.chips) < FEWEST_CHIPS:
         return [], len(rows)
     pairs = [(row, timing, one) for (row, timing, *_), one in zip(known, predictor.predict(samples), strict=True)
              if one.distance <= FAR]  # fmt: skip
     return pairs, len(rows) - len(pairs)
-
-
-_CHIPS = 3
-"""Number of chips that a model has to know to predict for another one."""
 
 
 def _charts(
@@ -105,6 +102,6 @@ def _charts(
             address("prediction-errors", backend), f"Error of predictions by class: {backend}",
             "Mean absolute error of the predicted times, relative to the measured ones.", "bars",
             Axis("mean error", "share", "linear"), Axis("class of operators", "", "category", tuple(names)),
-            (ChartSeries("mean error", bars),), notes=tuple(notes[:1]),
+            (ChartSeries("mean error", bars, "bars"),), notes=tuple(notes[:1]),
         ),
     ]  # fmt: skip

@@ -213,14 +213,17 @@ def find_predictor(
     return shipped()
 
 
-def train_from_files(paths: Sequence[PathLike], *, seed: int = 0, say: Callable[[str], None] = talk) -> Predictor:
-    """Train on tables of measured operators, each a file or a folder of them."""
+def train_from_files(
+    paths: Sequence[PathLike], *, source: str = "", seed: int = 0, say: Callable[[str], None] = talk
+) -> Predictor:
+    """Train on tables of measured operators, each a file or a folder of them. `source` is what the model says of where
+    they come from; by default their names."""
     tables: list[Path] = []
     for path in map(Path, paths):
         tables += tables_in(path) if path.is_dir() else [path]
     samples = read_tables(tables, say=say)
     names = ", ".join(path.name for path in tables)
-    return train(samples, names, backend="torch-cuda", quantity="latency", seed=seed, say=say)
+    return train(samples, source or names, backend="torch-cuda", quantity="latency", seed=seed, say=say)
 
 
 def train_from_store(

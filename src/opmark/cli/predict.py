@@ -96,6 +96,9 @@ def train(
     tables: Annotated[
         list[Path] | None, typer.Option("--from", help="Tables (CSV) or folders of them. [default: the store]")
     ] = None,
+    source: Annotated[
+        str, typer.Option(help="Where the tables are from, as the model will say. [default: names]")
+    ] = "",
     backend: _Backend = None,
     measure: Annotated[
         bool, typer.Option("--measure", help="First measure the shapes that would teach most, for 10 minutes.")
@@ -121,7 +124,7 @@ def train(
                 "--from learns from tables: --measure, --budget, --op, --threads and --quantity are for the store",
                 "leave out --from, or the others",
             )
-        predictor = train_from_files(tables, seed=seed)
+        predictor = train_from_files(tables, source=source, seed=seed)
     else:
         if measure or budget:
             measure_for_training(

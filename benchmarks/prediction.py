@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opmark.prediction.class_model import PROBES, ClassModel, TrainingEffort, train_class
+from opmark.prediction.class_model import PROBES, TrainingEffort, train_class
 from opmark.prediction.predictor import predict_class
 from opmark.prediction.readers import read_tables, tables_in
 from opmark.prediction.samples import CLASSES, Samples, class_of
@@ -65,24 +65,23 @@ def leave_one_out(
     return row
 
 
-def within(kind: str, samples: Samples, raw: np.ndarray, effort: TrainingEffort, seed: int) -> list[dict[str, object]]:
-    """Train on 80 % of the shapes of all GPUs; test on the others, each GPU for itself."""
+def within(
+    kind: str, chip: str, samples: Samples, raw: np.ndarray, effort: TrainingEffort, seed: int
+) -> dict[str, object]:
+    """Train on 80 % of the shapes of one GPU; test on the others."""
     keys, generator = samples.shape_keys, np.random.default_rng(seed)
     tested = (generator.random(keys.max() + 1) < _TESTED)[keys]
-    model: ClassModel = train_class(kind, samples.take(~tested), seed=seed, effort=effort)
-    rows = []
-    for chip in sorted(model.own):
-        here = (samples.device == chip) & tested
-        test = samples.take(here)
-        seconds, low, high = predict_class(model, test)
-        row: dict[str, object] = {
-            "class": kind, "chip": chip, "within": mape(seconds, raw[here]), "corrected": mape(seconds, test.seconds),
-            "median": 100 * float(np.median(np.abs(seconds / raw[here] - 1))),
-            "cover": covered(low, high, test.seconds),
-        }  # fmt: skip
-        print(row, flush=True)
-        rows.append(row)
-    return rows
+    here = samples.device == chip
+    model = train_class(kind, samples.take(here & ~tested), seed=seed, effort=effort)
+    test, measured = samples.take(here & tested), raw[here & tested]
+    seconds, low, high = predict_class(model, test)
+    row: dict[str, object] = {
+        "class": kind, "chip": chip, "within": mape(seconds, measured), "corrected": mape(seconds, test.seconds),
+        "median": 100 * float(np.median(np.abs(seconds / measured - 1))),
+        "cover": covered(low, high, test.seconds),
+    }  # fmt: skip
+    print(row, flush=True)
+    return row
 
 
 def table(rows: list[dict[str, object]], columns: dict[str, str]) -> str:
@@ -103,17 +102,18 @@ def main() -> None:
     parser.add_argument("--classes", nargs="*", default=list(CLASSES))
     parser.add_argument("--part", choices=("across", "within", "both"), default="both")
     parser.add_argument("--rows", type=int, default=TrainingEffort.rows, help="most shapes of a GPU to train with")
-    parser.add_argument("--within-rows", type=int, default=100_000, help="the same, within one GPU")
+    parser.add_argument("--within-rows", type=int, default=8000, help="the same, within one GPU")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that train at once")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", choices=("cpu", "cuda"), help="measure on this device instead of reading tables")
     parser.add_argument("--budget", type=float, default=240, help="seconds of measuring for each backend")
     parser.add_argument("--out", type=Path, default=Path("prediction"), help="folder for the store of --device")
+    parser.add_argument("--threads", type=int, help="threads of --device cpu; by default all cores")
     given = parser.parse_args()
     if given.device:
         from benchmarks.prediction_device import collect_and_evaluate
 
-        collect_and_evaluate(given.device, given.budget, given.out, given.seed)
+        collect_and_evaluate(given.device, given.budget, given.out, given.seed, given.threads)
         return
     if given.folder is None:
         parser.error("expected a folder with tables, or --device")
@@ -131,10 +131,11 @@ def main() -> None:
                 waiting += [pool.submit(leave_one_out, kind, chip, part, own, effort, given.seed)
                             for chip in sorted(set(part.device))]  # fmt: skip
             if given.part != "across" and len(rows):
-                thorough = TrainingEffort(rounds=600, leaves=63, own_rounds=500, own_leaves=31, rows=given.within_rows)
-                inside_waiting.append(pool.submit(within, kind, part, own, thorough, given.seed))
+                thorough = TrainingEffort(own_rounds=500, own_leaves=63, rows=given.within_rows)
+                inside_waiting += [pool.submit(within, kind, chip, part, own, thorough, given.seed)
+                                   for chip in sorted(set(part.device))]  # fmt: skip
         across = [one.result() for one in waiting]
-        inside = [row for one in inside_waiting for row in one.result()]
+        inside = [one.result() for one in inside_waiting]
     if across:
         print(table(across, {
             "zero": "zero-shot", "probes": "10 probes", "random": "10 random", "cover": "covered",

@@ -44,7 +44,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "worker": CORE | {"hardware"},
     "runner": CORE | {"catalogue", "hardware", "worker", "store"},
     "analysis": CORE | {"store"},
-    "report": CORE | {"store", "analysis"},
+    "report": CORE | {"store", "analysis", "prediction"},
     "models": CORE,
     "traces": CORE | {"models"},
     "tuning": CORE | {"hardware", "store", "runner"},

@@ -24,6 +24,11 @@ def seconds(value: float, digits: int = 3) -> str:
     return f"{significant(value / scale, digits)} {unit}"
 
 
+def joules(value: float, digits: int = 3) -> str:
+    scale, unit = small_unit(value, "J")
+    return f"{significant(value / scale, digits)} {unit}"
+
+
 def seconds_unit(value: float) -> tuple[float, str]:
     """Return the unit in which a duration reads best: its size in seconds and its name."""
     return small_unit(value, "s")

@@ -125,3 +125,29 @@ def test_a_backend_is_learnt_from_what_was_measured_here(main: Command, tmp_path
     assert done.code == 2
     assert "too few" in done.err or "known peaks" in done.err
     assert "hint: " in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "--op", "softmax"), "--op says what to measure"),
+        (("train", "--from", ".", "--budget", "3m"), "--from learns from tables"),
+        (("train", "--budget", "soon"), "expected a time such as 10m"),
+        ((*MATMUL[1:], "--on", "T4", "--quantity", "watts"), "--quantity: expected one of"),
+        ((*MATMUL[1:], "--on", "T4", "--quantity", "energy"), "no model has learnt the energy of T4"),
+    ],
+)
+def test_options_that_do_not_go_together_are_said(main: Command, arguments: tuple[str, ...], message: str) -> None:
+    done = main("predict", *arguments)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_here_is_the_machine_that_was_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = find_predictor()
+    predictor.data_hash = "of my own"
+    for model in predictor.models.values():
+        model.own = {"Tesla T4": model.own["Tesla T4"]}
+    monkeypatch.setattr("opmark.api.predict.find_predictor", lambda *_: predictor)
+    found = predict("linear", SIZES, on="here")
+    assert (found.chip, found.cases[0].prediction.basis) == ("Tesla T4", "measured")

@@ -10,7 +10,7 @@ import pytest
 from opmark.errors import InvalidFile, UserError
 from opmark.prediction.class_model import FEWEST, ClassModel, TrainingEffort, train_class
 from opmark.prediction.predictor import Predictor, chip_distance, load, predict_class, save, shipped, train
-from opmark.prediction.samples import LINEAR, CallSizes, ChipFigures, Samples, join_samples, samples_of
+from opmark.prediction.samples import LINEAR, CallSizes, ChipFigures, Samples, class_of, join_samples, samples_of
 
 pytest.importorskip("lightgbm")
 QUICK = TrainingEffort(rounds=60, leaves=15, own_rounds=40, own_leaves=8)
@@ -137,6 +137,52 @@ def test_too_few_records_and_too_few_chips_are_said() -> None:
     assert len(predict_class(alone, measured("a", 5, 73))[0]) == 5
     with pytest.raises(UserError, match="not in the training data"):
         predict_class(alone, measured("e", 5, 74))
+
+
+def test_the_few_shapes_of_one_chip_are_learnt_better_with_smooth_functions_than_by_trees_alone() -> None:
+    samples, asked = measured("a", 150, 81, noise=0.01), measured("a", 300, 82, noise=0.01)
+    model = train_class(LINEAR, samples, effort=QUICK)
+    smooth = mape(predict_class(model, asked)[0], asked)
+    model.share = {}
+    assert smooth < mape(predict_class(model, asked)[0], asked)
+
+
+def test_each_operator_of_a_chip_has_an_interval_of_its_own() -> None:
+    calm, wild = measured("a", 200, 91, noise=0.02), measured("a", 200, 92, noise=0.3)
+    wild.operator[:] = "linear"
+    model = train_class(LINEAR, join_samples([calm, wild]), effort=QUICK)
+    assert model.known["a"]["linear"] > 2 * model.known["a"]["matmul"]
+    asked = measured("a", 500, 93, noise=0.02)
+    _, low, high = predict_class(model, asked)
+    assert 0.8 <= ((low <= asked.seconds) & (asked.seconds <= high)).mean() <= 0.99
+
+
+def test_an_energy_is_learnt_and_answered_in_joules() -> None:
+    samples = measured("a", 200, 94)
+    power = CHIPS["a"].power
+    times = train(samples, "made up", backend="b", quantity="latency", effort=QUICK, say=lambda _: None)
+    joules = train(samples, "made up", backend="b", quantity="energy", effort=QUICK, say=lambda _: None)
+    for seconds, energy in zip(times.predict(samples.take([0, 1])), joules.predict(samples.take([0, 1])), strict=True):
+        assert energy.seconds == pytest.approx(power * seconds.seconds)
+        assert energy.low < energy.seconds < energy.high
+
+
+@pytest.mark.parametrize(
+    ("operator", "kind"),
+    [("matmul backward", LINEAR), ("add y=scalar", "row-wise"), ("topk", "sorting"), ("reduce_sum", "reduction"),
+     ("scaled_dot_product_attention", "attention"), ("no_such_operator", "other")],
+)  # fmt: skip
+def test_what_has_no_features_of_its_own_is_learnt_by_the_category_of_the_catalogue(operator: str, kind: str) -> None:
+    assert class_of(operator) == kind
+
+
+def test_operators_that_moving_data_limits_are_answered_by_the_model_of_row_wise_ones_and_others_are_not() -> None:
+    predictor = shipped()
+    assert predictor.knows("pooling")
+    assert predictor.model_of("pooling") is predictor.models["row-wise"]
+    assert not predictor.knows("attention")
+    with pytest.raises(UserError, match="class attention"):
+        predictor.model_of("attention")
 
 
 def test_an_unknown_class_names_what_was_learnt(model: ClassModel) -> None:

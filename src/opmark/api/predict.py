@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,27 +11,32 @@ from typing import Any
 
 import numpy as np
 
+from opmark.api.calibrate import calibrate
 from opmark.api.extract import describe_case, find_operators, model_case
 from opmark.api.requests import RunRequest, talk
 from opmark.api.result import facts_of, machine_facts, open_store
 from opmark.api.run import run_request
 from opmark.catalogue import workload_file
 from opmark.catalogue.expansion import cases_of
-from opmark.errors import UserError
+from opmark.errors import InvalidParameter, UserError
 from opmark.hardware.datasheets import datasheet
 from opmark.models.family import source_of
 from opmark.plugin.registry import backend as find_backend
+from opmark.plugin.registry import implementations
 from opmark.plugin.registry import operator as find_operator
+from opmark.prediction.library import model_folder, own_model
 from opmark.prediction.measured import (
+    FAMILIES,
+    TIMES,
     case_call,
     choose_entries,
     device_name,
     entry_of,
-    random_entries,
+    random_calls,
     samples_of_figures,
     usable_peaks,
 )  # fmt: skip
-from opmark.prediction.predictor import FAR, Prediction, Predictor, load, save, shipped, train
+from opmark.prediction.predictor import ENERGY, FAR, Prediction, Predictor, load, save, shipped, train
 from opmark.prediction.readers import find_chip, matching_chips, read_tables, tables_in
 from opmark.prediction.samples import (
     CallSizes,
@@ -44,16 +49,23 @@ from opmark.prediction.samples import (
     sizes_of_case,
 )  # fmt: skip
 from opmark.runner.selection import default_backends, select_cases
+from opmark.runner.supervisor import KeptWorkers, WorkerPool
 from opmark.schema import Case, Entry, Workload
 from opmark.schema.case import MODEL_PREFIX
 from opmark.schema.machine import Peaks, findings_key
 from opmark.schema.options import PathLike, Selection
+from opmark.schema.record import Figure
 from opmark.schema.workload import VERSION
+from opmark.store.protocol import Store
 
 PROBES = 10
+HERE = ("here", "cpu")
+"""Names of the machine that a model was trained on."""
 LABEL = "predict"
 """Label of runs that were measured to learn from."""
-_BATCH = 20
+_BATCH = 60
+_CANDIDATES = 4
+"""Candidates for each case that is measured."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +115,14 @@ def predict(
     phase: str = "forward",
     backend: str | None = None,
     model: PathLike | None = None,
+    quantity: str | None = None,
     far: bool = False,
 ) -> PredictedCases:
-    """Predict the time of an operator, of a model's operators or of a workload on a chip, without running anything.
+    """Predict the time of an operator, of a model's operators or of a workload on a chip, without running anything; its
+    energy, if `quantity` says so and a model has learnt it.
 
     `far` answers even where the case lies far outside of what was learnt."""
-    predictor = find_predictor(backend, on, model)
+    predictor = find_predictor(backend, on, model, quantity)
     cases, skipped = _cases(what, params, size, phase)
     name, peaks = _chip(on, predictor)
     known: list[tuple[Case, CallSizes, ChipFigures, float]] = []
@@ -119,6 +133,8 @@ def predict(
         found = _known_call(case, name, predictor) if peaks is None else case_call(case, peaks)
         if isinstance(found, str):
             skipped.append(_not_predicted(case, found))
+        elif not predictor.knows(kind := class_of(found[0].operator)):
+            skipped.append(_not_predicted(case, f"nothing was learnt about operators of class {kind}"))
         else:
             known.append((case, *found))
     if not known:
@@ -163,40 +179,51 @@ def predict(
     return PredictedCases(what, name, found_cases, tuple(skipped), predictor, tuple(notes))
 
 
-def model_folder() -> Path:
-    import platformdirs
-
-    return platformdirs.user_data_path("opmark") / "predictors"
-
-
-def find_predictor(backend: str | None = None, on: str = "", model: PathLike | None = None) -> Predictor:
+def find_predictor(
+    backend: str | None = None, on: str = "", model: PathLike | None = None, quantity: str | None = None
+) -> Predictor:
     """Return the model of a file; else the user's own for the backend, or for the chip; else the one that ships."""
+    if quantity not in (None, ENERGY, *TIMES):
+        raise InvalidParameter(f"--quantity: expected one of {', '.join((*TIMES, ENERGY))}, got `{quantity}`")
+    energy = quantity == ENERGY
     if model is not None:
         return load(Path(model))
+    if on.casefold() in HERE and backend is None:
+        backend = default_backends()[0]
     if backend is not None:
-        own = model_folder() / f"{find_backend(backend).name}.npz"
+        own = own_model(find_backend(backend).name, quantity)
         if own.is_file():
             return load(own)
-        if backend == shipped().backend:
+        if backend == shipped().backend and not energy:
             return shipped()
+        what = "the energy" if energy else "the times"
         raise UserError(
-            f"no model was trained for {backend}", f"`opmark predict train --backend {backend}` learns from the store"
+            f"no model was trained for {what} of {backend}",
+            f"`opmark predict train --backend {backend}{' --quantity energy' if energy else ''}` learns from the "
+            "store, and measures first with --budget 10m",
         )
     for path in sorted(model_folder().glob("*.npz")):
         found = load(path)
-        if on in found.chips or on in found.probes:
+        if (on in found.chips or on in found.probes) and (found.quantity == ENERGY) == energy:
             return found
+    if energy:
+        raise UserError(
+            f"no model has learnt the energy of {on}", "`opmark predict train --quantity energy` learns from the store"
+        )
     return shipped()
 
 
-def train_from_files(paths: Sequence[PathLike], *, seed: int = 0, say: Callable[[str], None] = talk) -> Predictor:
-    """Train on tables of measured operators, each a file or a folder of them."""
+def train_from_files(
+    paths: Sequence[PathLike], *, source: str = "", seed: int = 0, say: Callable[[str], None] = talk
+) -> Predictor:
+    """Train on tables of measured operators, each a file or a folder of them. `source` is what the model says of where
+    they come from; by default their names."""
     tables: list[Path] = []
     for path in map(Path, paths):
         tables += tables_in(path) if path.is_dir() else [path]
     samples = read_tables(tables, say=say)
     names = ", ".join(path.name for path in tables)
-    return train(samples, names, backend="torch-cuda", quantity="latency", seed=seed, say=say)
+    return train(samples, source or names, backend="torch-cuda", quantity="latency", seed=seed, say=say)
 
 
 def train_from_store(
@@ -204,25 +231,24 @@ def train_from_store(
     *,
     db: PathLike | None = None,
     quantity: str | None = None,
+    threads: int | None = None,
     seed: int = 0,
     say: Callable[[str], None] = talk,
 ) -> Predictor:
     """Train on the records of a backend in the store."""
     backend = backend or default_backends()[0]
-    samples, found = stored_samples(backend, db=db, quantity=quantity)
+    samples, found = stored_samples(backend, db=db, quantity=quantity, threads=threads)
     return train(samples, f"store, {len(samples)} shapes", backend=backend, quantity=found, seed=seed, say=say)
 
 
-def stored_samples(backend: str, *, db: PathLike | None = None, quantity: str | None = None) -> tuple[Samples, str]:
+def stored_samples(
+    backend: str, *, db: PathLike | None = None, quantity: str | None = None, threads: int | None = None
+) -> tuple[Samples, str]:
     """Return what a store knows of a backend, and the quantity."""
     with closing(open_store(db)) as store:
-        figures = [one for one in store.figures() if one.backend == backend]
+        figures = [one for one in store.figures() if one.backend == backend and threads in (None, one.threads)]
         cases = store.cases({one.case for one in figures})
-        peaks: dict[str, tuple[str, Peaks]] = {}
-        for environment, facts in facts_of(store, (one.environment for one in figures)).items():
-            known = machine_facts(store, facts)
-            if found := usable_peaks(known.measured, known.datasheet):
-                peaks[environment] = (findings_key(facts), found)
+        peaks = _known_peaks(store, figures)
     if figures and not peaks:
         raise UserError(
             f"no record of {backend} is on a chip with known peaks",
@@ -231,46 +257,79 @@ def stored_samples(backend: str, *, db: PathLike | None = None, quantity: str | 
     return samples_of_figures(figures, cases, peaks, backend, quantity)
 
 
+def _known_peaks(store: Store, figures: Sequence[Figure]) -> dict[str, tuple[str, Peaks]]:
+    """Return by environment the name and the peaks of its chip."""
+    peaks: dict[str, tuple[str, Peaks]] = {}
+    for environment, facts in facts_of(store, (one.environment for one in figures)).items():
+        known = machine_facts(store, facts)
+        if found := usable_peaks(known.measured, known.datasheet):
+            peaks[environment] = (findings_key(facts), found)
+    return peaks
+
+
+def _has_peaks(backend: str, db: PathLike | None) -> bool:
+    with closing(open_store(db)) as store:
+        return bool(_known_peaks(store, [one for one in store.figures() if one.backend == backend]))
+
+
 def measure_for_training(
     backend: str | None,
     budget: float,
     *,
+    operators: Sequence[str] = (),
+    threads: int | None = None,
     db: PathLike | None = None,
     seed: int = 0,
     say: Callable[[str], None] = talk,
 ) -> int:
     """Measure cases to learn from until the budget (seconds) is spent; return how many were measured.
 
-    The first shapes are random. Later ones are, of many, those that lie farthest from all that was measured."""
+    The first shapes are random. Later ones are, of many, those that would teach most: far from all that was measured,
+    and of operators that could not be predicted well from their own other shapes."""
     backend = backend or default_backends()[0]
     generator = np.random.default_rng(seed)
     end, count = time.monotonic() + budget, 0
-    while time.monotonic() < end:
-        candidates = random_entries(6 * _BATCH, generator)
-        try:
-            known: Samples | None = stored_samples(backend, db=db)[0]
-        except UserError:
-            known = None  # nothing was measured yet
-        if known is None:
-            chosen = candidates[:_BATCH]
-        else:
-            figures = next(iter(known.chips.values()))
-            pairs = [(entry, call) for entry in candidates if (call := _entry_call(entry)) is not None]
-            calls = samples_of(
-                [call for _, call in pairs], [figures.chip] * len(pairs), [float("nan")] * len(pairs),
-                {figures.chip: figures},
-            )  # fmt: skip
-            chosen = choose_entries([entry for entry, _ in pairs], calls, known, _BATCH)
-        run_entries(chosen, backend, db=db)
-        count += len(chosen)
-        say(f"{count} cases measured, {max(0, end - time.monotonic()):.0f} s left")
+    info = find_backend(backend)
+    named = operators or [name for name in FAMILIES if implementations(find_operator(name), info)]
+    pool = KeptWorkers()
+    try:
+        while time.monotonic() < end:
+            candidates = random_calls(_CANDIDATES * _BATCH, generator, named, on_device=info.device != "cpu")
+            chosen = [entry for entry, _ in candidates[:_BATCH]]
+            if count:
+                if not _has_peaks(backend, db):
+                    say("the peaks of this machine are not known: `opmark calibrate` measures them, beside the budget")
+                    started = time.monotonic()
+                    calibrate(backend=backend, threads=threads, db=db, say=lambda line: None)
+                    end += time.monotonic() - started
+                known, _ = stored_samples(backend, db=db, threads=threads)
+                figures = next(iter(known.chips.values()))
+                calls = samples_of(
+                    [call for _, call in candidates], [figures.chip] * len(candidates),
+                    [float("nan")] * len(candidates), {figures.chip: figures},
+                )  # fmt: skip
+                chosen = choose_entries([entry for entry, _ in candidates], calls, known, _BATCH)
+            run_entries(chosen, backend, db=db, threads=threads, pool=pool)
+            count += len(chosen)
+            say(f"{count} cases measured, {max(0, end - time.monotonic()):.0f} s left")
+    finally:
+        pool.close()
     return count
 
 
-def run_entries(entries: Sequence[Entry], backend: str, *, db: PathLike | None = None) -> None:
+def run_entries(
+    entries: Sequence[Entry],
+    backend: str,
+    *,
+    db: PathLike | None = None,
+    threads: int | None = None,
+    pool: WorkerPool | None = None,
+) -> None:
+    """Measure quickly: times alone, and what other work disturbs is left out rather than measured again."""
     workload = Workload(VERSION, LABEL, list(entries))
     run_request(
         RunRequest(workload=workload, backend=[backend], effort="quick", processes=1, label=LABEL, session=LABEL, db=db,
+                   threads=() if threads is None else (threads,), verify=False, retries=0, pool=pool,
                    say=lambda line: None)
     )  # fmt: skip
 
@@ -337,7 +396,7 @@ def probe(
 
 def save_predictor(predictor: Predictor, path: PathLike | None = None) -> Path:
     """Write a predictor to a file, or where `opmark predict` finds it for its backend."""
-    target = Path(path) if path is not None else model_folder() / f"{predictor.backend}.npz"
+    target = Path(path) if path is not None else own_model(predictor.backend, predictor.quantity)
     target.parent.mkdir(parents=True, exist_ok=True)
     save(predictor, target)
     return target
@@ -364,11 +423,16 @@ def _chip(on: str, predictor: Predictor) -> tuple[str, Peaks | None]:
     """Return the name of a chip as the predictor knows it, and its datasheet; None if only records of it are known."""
     if on in predictor.chips:
         return on, datasheet(on)
+    own = sorted({name.partition(" [")[0] for name in predictor.chips})  # without the element type
+    if on.casefold() in HERE and predictor.data_hash != shipped().data_hash:
+        if len(own) == 1:
+            return own[0], None
+        raise UserError(f"the model knows {', '.join(own)}: `{on}` is one of them", "--on NAME says which")
     if sheet := find_chip(on, predictor.chips):
         return sheet.chip, sheet
-    known = [name for name in predictor.chips if on.casefold() in name.casefold()]
-    if len(known) == 1 or (on in ("here", "cpu") and len(predictor.chips) == 1):
-        return (known or list(predictor.chips))[0], None
+    known = [name for name in own if on.casefold() in name.casefold()]
+    if len(known) == 1:
+        return known[0], None
     raise UserError(
         f"no datasheet for `{on}`, and nothing was measured there",
         "`opmark list chips` lists those that ship; docs/add-a-chip.md says how to add one; "
@@ -378,7 +442,7 @@ def _chip(on: str, predictor: Predictor) -> tuple[str, Peaks | None]:
 
 def _known_call(case: Case, name: str, predictor: Predictor) -> tuple[CallSizes, ChipFigures, float] | str:
     """Return the call of a case on a chip that is known by its records alone."""
-    figures = predictor.chips[name]
+    figures = predictor.chips.get(device_name(name, str(case.params.get("dtype", "float32")))) or predictor.chips[name]
     call = _entry_call(Entry(case.op, dict(case.params), phases=[case.phase]))
     if call is None:
         return f"the work of `{case.op}` is not known"
@@ -393,9 +457,11 @@ def _entry_call(entry: Entry) -> CallSizes | None:
 
 
 def _calls(samples: Samples) -> list[CallSizes]:
-    columns = (samples.operator, samples.batch, samples.m, samples.n, samples.k, samples.flops, samples.nbytes,
-               samples.image, samples.channels)  # fmt: skip
-    return [CallSizes(str(row[0]), *map(float, row[1:])) for row in zip(*columns, strict=True)]
+    columns = (samples.batch, samples.m, samples.n, samples.k, samples.flops, samples.nbytes, samples.image,
+               samples.channels, samples.written)  # fmt: skip
+    rows: Iterator[Any] = zip(*(column.tolist() for column in columns), samples.numbers.tolist(), strict=True)
+    named = zip(samples.operator, rows, strict=True)
+    return [CallSizes(str(op), *sizes, numbers=tuple(own)) for op, (*sizes, own) in named]  # type: ignore[misc]
 
 
 def _unlearnt_type(case: Case, name: str, predictor: Predictor) -> str:
@@ -417,7 +483,8 @@ def _not_predicted(case: Case, why: str) -> str:
 def _floors(samples: Samples, predictor: Predictor) -> list[float]:
     floors = []
     for row in range(len(samples)):
-        model = predictor.models[class_of(str(samples.operator[row]))]
+        model = predictor.model_of(class_of(str(samples.operator[row])))
         one = samples.take([row])
-        floors.append(float(model.floor_of(one, unseen=str(samples.device[row]) not in model.own)[0]))
+        unit = one.chips[str(one.device[0])].power if predictor.quantity == ENERGY else 1.0
+        floors.append(unit * float(model.floor_of(one, unseen=str(samples.device[row]) not in model.own)[0]))
     return floors

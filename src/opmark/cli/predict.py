@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,13 +16,18 @@ from opmark.cli.options import Db
 from opmark.cli.output import console, print_json_lines, write_out
 from opmark.errors import InvalidParameter
 from opmark.report.console.table import plain_table
-from opmark.units import count_noun, seconds
+from opmark.units import count_noun, joules, seconds
 
 if TYPE_CHECKING:
     from opmark.api.predict import PredictedCase, PredictedCases
 
 _CASE = "case"
-_On = Annotated[str, typer.Option("--on", help="The chip: a name as in `opmark list chips`, or a part of one.")]
+_On = Annotated[
+    str,
+    typer.Option(
+        "--on", help="The chip: a name as in `opmark list chips`, or a part of one; `here`, with your own model."
+    ),
+]
 _Model = Annotated[
     Path | None, typer.Option(help="A model file. [default: your own for the backend, else the shipped]")
 ]
@@ -54,6 +60,9 @@ def case(
     phase: Annotated[str, typer.Option(help="forward, backward, both.")] = "forward",
     backend: _Backend = None,
     model: _Model = None,
+    quantity: Annotated[
+        str | None, typer.Option(help="`energy` for joules, where a model has learnt them. [default: the time]")
+    ] = None,
     far: Annotated[bool, typer.Option("--far", help="Answer even far outside of what was learnt.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per case.")] = False,
 ) -> None:
@@ -69,6 +78,7 @@ def case(
         phase=phase,
         backend=backend,
         model=model,
+        quantity=quantity,
         far=far,
     )
     if as_json:
@@ -86,9 +96,21 @@ def train(
     tables: Annotated[
         list[Path] | None, typer.Option("--from", help="Tables (CSV) or folders of them. [default: the store]")
     ] = None,
+    source: Annotated[
+        str, typer.Option(help="Where the tables are from, as the model will say. [default: names]")
+    ] = "",
     backend: _Backend = None,
-    measure: Annotated[bool, typer.Option("--measure", help="First measure shapes far from those known.")] = False,
-    budget: Annotated[str, typer.Option(help="Time to measure for, as in 10m.")] = "10m",
+    measure: Annotated[
+        bool, typer.Option("--measure", help="First measure the shapes that would teach most, for 10 minutes.")
+    ] = False,
+    budget: Annotated[str | None, typer.Option(help="First measure for so long, as in 10m or 90s.")] = None,
+    op: Annotated[
+        list[str] | None, typer.Option("--op", help="Operators to measure. [default: two dozen of a dozen classes]")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads to measure with. [default: all cores]")] = None,
+    quantity: Annotated[
+        str | None, typer.Option(help="What to learn: device_time, latency, energy. [default: what most records have]")
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed and data give the same model.")] = 0,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Model file to write.")] = None,
     db: Db = None,
@@ -97,11 +119,20 @@ def train(
     from opmark.api.predict import measure_for_training, save_predictor, train_from_files, train_from_store
 
     if tables:
-        predictor = train_from_files(tables, seed=seed)
+        if measure or budget or op or quantity or threads:
+            raise InvalidParameter(
+                "--from learns from tables: --measure, --budget, --op, --threads and --quantity are for the store",
+                "leave out --from, or the others",
+            )
+        predictor = train_from_files(tables, source=source, seed=seed)
     else:
-        if measure:
-            measure_for_training(backend, _seconds(budget), db=db, seed=seed)
-        predictor = train_from_store(backend, db=db, seed=seed)
+        if measure or budget:
+            measure_for_training(
+                backend, _seconds(budget or "10m"), operators=op or (), threads=threads, db=db, seed=seed
+            )
+        elif op:
+            raise InvalidParameter("--op says what to measure", "--budget 10m measures for 10 minutes")
+        predictor = train_from_store(backend, db=db, quantity=quantity, threads=threads, seed=seed)
     path = save_predictor(predictor, output)
     talk(f"model of {predictor.backend}, data {predictor.data_hash}, seed {seed}, in {path}")
 
@@ -144,15 +175,21 @@ def _seconds(text: str) -> float:
     return found
 
 
+def _amount(found: PredictedCases) -> Callable[[float], str]:
+    """Return how an amount of what the model has learnt is written."""
+    return joules if found.predictor.quantity == "energy" else seconds
+
+
 def _table(found: PredictedCases) -> Any:
     from opmark.api.extract import describe_case
 
+    amount = _amount(found)
     table = plain_table("case", "calls", "predicted", "90 % interval", "roofline alone", "nearest, scaled")
     for one in sorted(found.cases, key=lambda one: -one.case.count * one.prediction.seconds):
         guess = one.prediction
         table.add_row(
-            describe_case(one.case), str(one.case.count), seconds(guess.seconds),
-            f"{seconds(guess.low)} – {seconds(guess.high)}", seconds(guess.roofline), seconds(guess.neighbour),
+            describe_case(one.case), str(one.case.count), amount(guess.seconds),
+            f"{amount(guess.low)} – {amount(guess.high)}", amount(guess.roofline), amount(guess.neighbour),
         )  # fmt: skip
     return table
 
@@ -162,12 +199,13 @@ def _basis(found: PredictedCases) -> list[str]:
     predictor = found.predictor
     chips = ", ".join(predictor.chips)
     lines = [f"on {found.chip}: {predictor.quantity} of {predictor.backend}, predicted and not measured"]
+    amount = _amount(found)
     if len(found.cases) > 1 or found.cases[0].case.count > 1:
         low, high = found.interval
         without = f", without {len(found.skipped)} that could not be predicted," if found.skipped else ""
         lines.append(
-            f"together{without} {seconds(found.alone)} ({seconds(low)} – {seconds(high)}) if every call waits for "
-            f"the one before; {seconds(found.hidden)} if all launches are hidden"
+            f"together{without} {amount(found.alone)} ({amount(low)} – {amount(high)}) if every call waits for "
+            f"the one before; {amount(found.hidden)} if all launches are hidden"
         )
     bases = sorted({one.prediction.basis for one in found.cases})
     words = {"measured": "records of this chip", "probes": "probes of this chip", "datasheet": "the chip's datasheet"}
@@ -186,9 +224,11 @@ def _not_predicted(found: PredictedCases) -> list[str]:
 
 
 def _view(found: PredictedCases, one: PredictedCase) -> dict[str, Any]:
+    guess = msgspec.to_builtins(one.prediction)
+    if found.predictor.quantity == "energy":
+        guess = {"joules" if name == "seconds" else name: value for name, value in guess.items()}
     return {
         "op": one.case.op, "params": one.case.params, "phase": one.case.phase, "count": one.case.count,
         "chip": found.chip, "source": "predicted", "quantity": found.predictor.quantity,
-        "backend": found.predictor.backend, **msgspec.to_builtins(one.prediction),
-        "data_hash": found.predictor.data_hash,
+        "backend": found.predictor.backend, **guess, "data_hash": found.predictor.data_hash,
     }  # fmt: skip

@@ -1,8 +1,9 @@
-"""The model of one class of operators: log(time / (roofline + floor)), by forests over all chips and of each chip."""
+"""The model of one class of operators: log(time / (roofline + floor)), by forests over all chips and of each chip, and
+by a smooth function for each operator of a chip that has too few shapes for trees alone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from opmark.prediction.features import CHIP_FEATURES, balance, features, size_ax
 from opmark.prediction.forest import EMPTY, Forest, grow_forest
 from opmark.prediction.kernel import NOISE, Regimes, most_informative, regimes, update
 from opmark.prediction.samples import Samples
+from opmark.prediction.smooth import Smooth, fit_smooth
 
 COVERAGE = 0.9
 MARGIN = 1.15
@@ -19,9 +21,16 @@ PROBES = 10
 """Number of probes that intervals after probing are calibrated with."""
 FEWEST = 30
 """Fewest shapes of a class on a chip that a model is trained with."""
+FEWEST_CHIPS = 3
+"""Fewest chips that tell anything about another one."""
 _REFERENCE = 600
 """Number of samples that a model keeps, for nearest neighbours and as candidates for probes."""
-_HELD_OUT = 0.15
+_FOLDS = 5
+"""Each fifth of the shapes is predicted once by a model that has not seen it: what intervals are made of."""
+_SMOOTH_MOST = 1500
+"""Shapes of a class on a chip from which on trees are as good as smooth functions, and smaller."""
+_SMOOTH_LEAST = 20
+_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True)
@@ -59,8 +68,13 @@ class ClassModel:
     """Half-width of the interval for an unseen chip, in standard deviations; NaN with fewer than three chips."""
     probed: float = float("nan")
     """The same with probes."""
-    known: dict[str, float] = field(default_factory=dict)
-    """By chip: half-width of the interval of log time for a chip of the training data."""
+    known: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By chip and operator: half-width of the interval of log time for a chip of the training data; of all operators
+    together under the name ''."""
+    smooth: dict[str, dict[str, Smooth]] = field(default_factory=dict)
+    """By chip and operator."""
+    share: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By chip and operator: weight of the smooth function; the trees have the rest."""
 
     def floor_of(self, samples: Samples, *, unseen: bool) -> np.ndarray:
         """Return the time of the smallest call of each operator. An unseen chip has that of the faster half of the
@@ -73,6 +87,10 @@ class ClassModel:
         values = [floors[operator] for floors in known if operator in floors]
         values = values or [float(np.median(list(floors.values()))) for floors in known if floors]
         return sorted(values)[(len(values) - 1) // 2]
+
+    def target(self, samples: Samples) -> np.ndarray:
+        """Return what is learnt: log time relative to roofline and floor, on chips of the training data."""
+        return np.asarray(np.log(samples.seconds / (samples.roofline + self.floor_of(samples, unseen=False))))
 
     def matrix(self, samples: Samples) -> np.ndarray:
         usual = float(np.median(list(self.codes.values())))
@@ -91,12 +109,32 @@ class ClassModel:
 
     def expect_known(self, samples: Samples) -> np.ndarray:
         """Return log time on chips of the training data."""
-        matrix, floor = self.matrix(samples), self.floor_of(samples, unseen=False)
-        ratio = self.pooled.predict(matrix)
+        trees, smooth = self.opinions(samples)
+        share = np.asarray([self.share.get(chip, {}).get(op, 0.0)
+                            for chip, op in zip(samples.device, samples.operator, strict=True)])  # fmt: skip
+        ratio = np.where(share > 0, share * smooth + (1 - share) * trees, trees)
+        return np.asarray(ratio + np.log(samples.roofline + self.floor_of(samples, unseen=False)))
+
+    def opinions(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+        """Return what trees and smooth functions say of chips of the training data, relative to roofline and floor;
+        the latter are NaN where there are none."""
+        matrix = self.matrix(samples)
+        own = self.own_columns(matrix)
+        trees, smooth = np.zeros(len(samples)), np.full(len(samples), np.nan)
         for chip in sorted(set(samples.device)):
             rows = samples.device == chip
-            ratio[rows] = (ratio[rows] + self.own[chip].predict(self.own_columns(matrix[rows]))) / 2
-        return np.asarray(ratio + np.log(samples.roofline + floor))
+            trees[rows] = self.own[chip].predict(own[rows])
+            if len(self.own) > 1:
+                trees[rows] = (trees[rows] + self.pooled.predict(matrix[rows])) / 2
+            for operator, function in self.smooth.get(chip, {}).items():
+                of_operator = rows & (samples.operator == operator)
+                smooth[of_operator] = function.predict(own[of_operator])
+        return trees, smooth
+
+    def half_width(self, samples: Samples) -> np.ndarray:
+        """Return the half-width of the interval of log time on chips of the training data."""
+        return np.asarray([self.known[chip].get(op, self.known[chip][""])
+                           for chip, op in zip(samples.device, samples.operator, strict=True)])  # fmt: skip
 
     def regimes_of(self, samples: Samples, floor: np.ndarray, others: np.ndarray) -> Regimes:
         sizes = (size_axes(self.kind, samples) - self.centre) / self.spread
@@ -122,8 +160,9 @@ class ClassModel:
 
 
 def train_class(kind: str, samples: Samples, *, seed: int = 0, effort: TrainingEffort | None = None) -> ClassModel:
-    """Train the model of a class. 15 % of the shapes are left out of the training and calibrate the intervals: by shape
-    for chips of the training data; for unseen chips, each chip is left out in turn and the worst one decides."""
+    """Train the model of a class. Intervals are calibrated with shapes that a model has not seen: for chips of the
+    training data, each fifth of the shapes is left out in turn; for unseen chips, each chip in turn, and the worst one
+    decides."""
     effort = effort or TrainingEffort()
     generator = np.random.default_rng(seed)
     samples = _limited(samples, effort.rows, generator)
@@ -136,45 +175,85 @@ def train_class(kind: str, samples: Samples, *, seed: int = 0, effort: TrainingE
             "`opmark predict train --measure --budget 10m` measures those that teach most",
         )
     keys = samples.shape_keys
-    held_out = (generator.random(keys.max() + 1) < _HELD_OUT)[keys]
-    training, calibration = samples.take(~held_out), samples.take(held_out)
-    floors = {chip: _floors(training.take(training.device == chip)) for chip in chips}
-    axes = size_axes(kind, training)
-    kept = generator.permutation(len(training))[:_REFERENCE]
-    model = ClassModel(
-        kind, {}, floors, EMPTY,
-        {}, axes.mean(0), np.maximum(axes.std(0), 0.5), axes.min(0), axes.max(0), training.take(kept), counts,
-    )  # fmt: skip
-    target = np.log(training.seconds / (training.roofline + model.floor_of(training, unseen=False)))
-    model.codes = {str(op): float(target[training.operator == op].mean()) for op in sorted(set(training.operator))}
-    matrix = model.matrix(training)
-    model.pooled = grow_forest(matrix, target, rounds=effort.rounds, leaves=effort.leaves, seed=seed)
-    for chip in chips:
-        rows = training.device == chip
-        model.own[chip] = grow_forest(
-            model.own_columns(matrix[rows]), target[rows], rounds=effort.own_rounds, leaves=effort.own_leaves, seed=seed
-        )
-        here = calibration.take(calibration.device == chip)
-        errors = np.abs(np.log(here.seconds) - model.expect_known(here)) if len(here) else np.zeros(0)
-        model.known[chip] = _conformal(errors)
-    if len(chips) >= 3:
-        _calibrate_unseen(model, training, target, matrix, calibration, effort, seed)
+    folds = generator.permutation(np.arange(keys.max() + 1) % _FOLDS)[keys]
+    model = _fit(kind, samples, effort, seed)
+    model.reference = samples.take(generator.permutation(len(samples))[:_REFERENCE])
+    parts = [_fit(kind, samples.take(folds != fold), effort, seed, model) for fold in range(_FOLDS)]
+    _calibrate_known(model, parts, samples, folds)
+    if len(chips) >= FEWEST_CHIPS:
+        _calibrate_unseen(model, parts[0], samples.take(folds != 0), samples.take(folds == 0), effort, seed)
     return model
 
 
+def _fit(kind: str, samples: Samples, effort: TrainingEffort, seed: int, like: ClassModel | None = None) -> ClassModel:
+    """Return a model of all samples, without intervals; its smooth functions have the scales of those of `like`."""
+    chips = sorted(set(samples.device))
+    counts = {chip: int((samples.device == chip).sum()) for chip in chips}
+    floors = {chip: _floors(samples.take(samples.device == chip)) for chip in chips}
+    axes = size_axes(kind, samples)
+    model = ClassModel(
+        kind, {}, floors, EMPTY,
+        {}, axes.mean(0), np.maximum(axes.std(0), 0.5), axes.min(0), axes.max(0), samples, counts,
+    )  # fmt: skip
+    target = model.target(samples)
+    model.codes = {str(op): float(target[samples.operator == op].mean()) for op in sorted(set(samples.operator))}
+    matrix = model.matrix(samples)
+    own = model.own_columns(matrix)
+    if len(chips) > 1:
+        model.pooled = grow_forest(matrix, target, rounds=effort.rounds, leaves=effort.leaves, seed=seed)
+    for chip in chips:
+        rows = samples.device == chip
+        model.own[chip] = grow_forest(
+            own[rows], target[rows], rounds=effort.own_rounds, leaves=effort.own_leaves, seed=seed
+        )
+        model.smooth[chip] = {}
+        if counts[chip] <= _SMOOTH_MOST:
+            for operator in sorted(set(samples.operator[rows])):
+                of_operator = rows & (samples.operator == operator)
+                known = like.smooth[chip].get(operator) if like else None
+                if of_operator.sum() >= _SMOOTH_LEAST and (like is None or known):
+                    model.smooth[chip][operator] = fit_smooth(
+                        own[of_operator], target[of_operator], seed=seed, like=known
+                    )
+    return model
+
+
+def _calibrate_known(model: ClassModel, parts: list[ClassModel], samples: Samples, folds: np.ndarray) -> None:
+    """Choose the shares of the smooth functions, and the widths, by what models say of shapes that they have not
+    seen."""
+    trees, smooth, truth = (np.full(len(samples), np.nan) for _ in range(3))
+    for fold, part in enumerate(parts):
+        rows = folds == fold
+        held_out = samples.take(rows)
+        trees[rows], smooth[rows] = part.opinions(held_out)
+        truth[rows] = part.target(held_out)
+    for chip in sorted(model.own):
+        here = samples.device == chip
+        errors, model.share[chip], model.known[chip] = np.abs(truth - trees), {}, {}
+        for operator in sorted(set(samples.operator[here])):
+            rows = here & (samples.operator == operator)
+            if operator in model.smooth[chip] and not np.isnan(smooth[rows]).any():
+                by_share = {share: np.abs(truth - share * smooth - (1 - share) * trees)[rows] for share in _SHARES}
+                share = min(_SHARES, key=lambda share: float(by_share[share].mean()))
+                model.share[chip][operator], errors[rows] = share, by_share[share]
+            if rows.sum() >= FEWEST:
+                model.known[chip][operator] = _conformal(errors[rows])
+        model.known[chip][""] = _conformal(errors[here])
+
+
 def _calibrate_unseen(
-    model: ClassModel, training: Samples, target: np.ndarray, matrix: np.ndarray, calibration: Samples,
-    effort: TrainingEffort, seed: int,
+    model: ClassModel, part: ClassModel, training: Samples, calibration: Samples, effort: TrainingEffort, seed: int
 ) -> None:  # fmt: skip
-    """Leave each chip out in turn: choose the blend, and the widths that the worst chip needs."""
+    """Leave each chip out in turn: choose the blend, and the widths that the worst chip needs. `part` was trained with
+    the shapes of `training` alone."""
     parts: list[tuple[ClassModel, Samples, Samples]] = []
+    target, matrix = part.target(training), part.matrix(training)
     for chip in sorted(model.own):
         rows = training.device != chip
         pooled = grow_forest(matrix[rows], target[rows], rounds=effort.rounds, leaves=effort.leaves, seed=seed)
-        without = ClassModel(
-            model.kind, model.codes, {name: found for name, found in model.floors.items() if name != chip}, pooled,
-            {name: forest for name, forest in model.own.items() if name != chip}, model.centre, model.spread,
-            model.lowest, model.highest, model.reference, model.counts,
+        without = replace(
+            part, pooled=pooled, floors={name: found for name, found in part.floors.items() if name != chip},
+            own={name: forest for name, forest in part.own.items() if name != chip},
         )  # fmt: skip
         probes = training.take(np.flatnonzero(training.device == chip)[:400])
         parts.append((without, calibration.take(calibration.device == chip), probes))

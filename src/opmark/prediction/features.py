@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from opmark.prediction.samples import CONVOLUTION, ROWS, Samples
+from opmark.prediction.samples import BATCHED, CLASSES, CONVOLUTION, LINEAR, ROWS, Samples
 
 _TILES = ((128, 128), (128, 64), (64, 128), (64, 64), (64, 32), (32, 64), (32, 32))
 _WAVES = ((128, 128), (128, 64), (64, 64), (32, 32))
@@ -21,17 +21,20 @@ def features(kind: str, samples: Samples, codes: np.ndarray) -> tuple[np.ndarray
     columns: dict[str, np.ndarray] = {}
     units = samples.of_chip("multiprocessors")
     cache = samples.of_chip("cache")
-    if kind == ROWS:
+    if kind not in (LINEAR, BATCHED, CONVOLUTION):
         elements = samples.m * samples.n
         columns |= {
             "rows": _log2(samples.m), "columns": _log2(samples.n), "elements": _log2(elements),
             "rows_per_unit": _log2(samples.m / units), "elements_per_unit": _log2(elements / units),
             "full_blocks": samples.n / (np.ceil(samples.n / 1024) * 1024), "aligned_n": _alignment(samples.n),
+            "written": _log2(samples.written + 1), "written_share": samples.written / samples.nbytes,
+            **{f"number_{place}": column for place, column in enumerate(_log_numbers(samples).T)},
         }  # fmt: skip
     else:
         columns |= _product_features(samples, units)
         if kind == CONVOLUTION:
             columns |= {
+                "window": samples.k / samples.channels, "stride": _stride(samples),
                 "image": samples.image, "channels": _log2(samples.channels), "images": _log2(samples.batch),
                 "tiles_2": (np.ceil(samples.image / 2) * 2 / samples.image) ** 2,
                 "tiles_4": (np.ceil(samples.image / 4) * 4 / samples.image) ** 2,
@@ -67,9 +70,23 @@ def size_axes(kind: str, samples: Samples) -> np.ndarray:
     """Return the sizes by which shapes are near or far, as logarithms."""
     if kind == ROWS:
         return np.stack([_log2(samples.m), _log2(samples.n)], 1)
+    if kind not in CLASSES:
+        intensity = np.clip(_log2(samples.flops / samples.nbytes + 1e-3), -2, None)
+        sizes = [_log2(samples.m), _log2(samples.n), _log2(samples.nbytes), _log2(samples.written + 1), intensity]
+        return np.stack(sizes, 1)
     if kind == CONVOLUTION:
         return np.stack([_log2(samples.m), _log2(samples.n), _log2(samples.k), _log2(samples.image)], 1)
     return np.stack([_log2(samples.m), _log2(samples.n), _log2(samples.k), _log2(samples.batch)], 1)
+
+
+def _log_numbers(samples: Samples) -> np.ndarray:
+    return np.asarray(np.sign(samples.numbers) * np.log2(1 + np.abs(samples.numbers)))
+
+
+def _stride(samples: Samples) -> np.ndarray:
+    """Return how much larger the image that a convolution reads is than the one that it writes."""
+    read = samples.nbytes - samples.written - 4 * samples.n * samples.k
+    return np.asarray(np.sqrt(np.maximum(read / (4 * samples.channels * samples.m), 0)))
 
 
 def _product_features(samples: Samples, units: np.ndarray) -> dict[str, np.ndarray]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import sqrt
 from typing import Any
 
 import numpy as np
 
-from opmark.errors import UnknownName, UserError
+from opmark.errors import InvalidParameter, UnknownName, UserError
+from opmark.plugin.operator import Operator
 from opmark.plugin.registry import operator as find_operator
 from opmark.prediction.class_model import FEWEST
 from opmark.prediction.features import size_axes
+from opmark.prediction.predictor import ENERGY
 from opmark.prediction.samples import (
     BATCHED,
     CONVOLUTION,
@@ -32,9 +33,20 @@ from opmark.schema.record import COUNTED, Figure
 TIMES = ("device_time", "latency", "host_time")
 """Quantities that a predictor learns, the first that most records have."""
 FAMILIES = (
-    "matmul", "linear", "batched_matmul", "conv2d", "softmax", "layer_norm", "gelu", "relu", "add", "tanh",
+    "matmul", "linear", "batched_matmul", "batched_matmul", "conv2d", "conv2d", "conv2d", "add", "mul", "gelu", "relu",
+    "softmax", "layer_norm", "reduce_sum", "argmax", "max_pool2d", "avg_pool2d", "embedding", "gather", "transpose",
+    "concat", "scaled_dot_product_attention", "scaled_dot_product_attention", "sort", "topk",
 )  # fmt: skip
 """Operators that `opmark predict train --measure` measures."""
+_VARIANTS: dict[str, tuple[Any, ...]] = {
+    "kernel": ([1, 1], [3, 3], [3, 3], [5, 5]), "stride": (1, 1, 2), "axis": (-1, -1, 0), "causal": (False, True),
+}  # fmt: skip
+"""Values of parameters that presets leave at their default and that decide which code runs."""
+_IMAGES = ("convolution", "pooling", "resizing")
+_LARGEST = (2e9, 6.4e7)
+"""Most operations and bytes of a case on a processor: larger ones take most of the time, and teach no more."""
+_ON_DEVICE = 64
+_DRAWS = 500
 
 
 def device_name(chip: str, dtype: str) -> str:
@@ -90,8 +102,13 @@ def samples_of_figures(
         calls.append(found[0])
         chips[device] = found[1]
         devices.append(device)
-        seconds.append(float(np.median(medians)))
-        bounds.append(min(found[2], seconds[-1]))
+        if chosen[0] == ENERGY:
+            # Learnt as the seconds in which the chip's rated power is as much; nothing is known to bound it.
+            seconds.append(float(np.median(medians)) / found[1].power)
+            bounds.append(0.0)
+        else:
+            seconds.append(float(np.median(medians)))
+            bounds.append(min(found[2], seconds[-1]))
     if not calls:
         raise UserError(
             f"no record of {backend} is on a chip with known peaks",
@@ -143,55 +160,94 @@ def entry_of(samples: Samples, row: int) -> Entry:
     return Entry(name, params, phases=[phase or "forward"])  # type: ignore[list-item]
 
 
-def random_entries(count: int, generator: np.random.Generator, largest: float = 2.0**28) -> list[Entry]:
-    """Return entries of the families with sizes drawn evenly on a logarithmic scale, some of them multiples of 32."""
+def random_calls(
+    count: int, generator: np.random.Generator, operators: Sequence[str] = FAMILIES, *, on_device: bool = False
+) -> list[tuple[Entry, CallSizes]]:
+    """Return entries, and their sizes, of the operators in turn. Sizes are drawn evenly on a logarithmic scale, from a
+    little below those that the operator's presets call small to those that they call large, half of them multiples of
+    32."""
+    flops, nbytes = (_LARGEST[0] * _ON_DEVICE, _LARGEST[1] * _ON_DEVICE) if on_device else _LARGEST
+    found: list[tuple[Entry, CallSizes]] = []
+    while len(found) < count:
+        operator = find_operator(operators[len(found) % len(operators)])
+        if not {"small", "large"} <= set(operator.presets):
+            raise UserError(
+                f"`{operator.name}` has no sizes to draw from", "operators of the catalogue have, as in --op softmax"
+            )
+        for _ in range(_DRAWS):
+            entry = Entry(operator.name, _random_params(operator, generator))
+            try:
+                params = operator.complete(entry.params)
+                operator.check_rules(params)
+            except InvalidParameter:
+                continue  # these sizes do not go together, as a window that is larger than the image
+            sizes = sizes_of_case(operator, Case.of(operator.name, params, "forward"))
+            held = sum(tensor.nbytes for tensor in operator.inputs(params).values())
+            if sizes and sizes.flops <= flops and max(sizes.nbytes, held) <= nbytes:
+                found.append((entry, sizes))
+                break
+        else:
+            raise UserError(
+                f"no sizes of `{operator.name}` were found whose work is known and small enough to measure",
+                "--op names other operators",
+            )
+    return found
 
+
+def _random_params(operator: Operator, generator: np.random.Generator) -> dict[str, Any]:
     def size(low: float, high: float) -> int:
         drawn = round(2 ** generator.uniform(np.log2(low), np.log2(high)))
         return max(32, drawn // 32 * 32) if drawn > 64 and generator.random() < 0.5 else drawn
 
-    entries: list[Entry] = []
-    while len(entries) < count:
-        name = FAMILIES[len(entries) % len(FAMILIES)]
-        if class_of(name) == LINEAR:
-            params: dict[str, Any] = {"M": size(1, 4096), "N": size(8, 4096), "K": size(8, 4096)}
-            work = params["M"] * params["N"] * sqrt(params["K"])
-        elif class_of(name) == BATCHED:
-            params = {"B": size(1, 128), "M": size(8, 1024), "N": size(8, 1024), "K": size(8, 512)}
-            work = params["B"] * params["M"] * params["N"] * sqrt(params["K"])
-        elif class_of(name) == CONVOLUTION:
-            image = size(5, 112)
-            params = {
-                "batch": size(1, 16),
-                "in_channels": size(3, 256),
-                "image": [image, image],
-                "out_channels": size(8, 256),
-            }
-            work = params["batch"] * image**2 * params["out_channels"] * sqrt(params["in_channels"] * 9)
-        else:
-            params = {"shape": [size(1, 8192), size(8, 8192)]}
-            work = params["shape"][0] * params["shape"][1] * 4
-        if work <= largest:
-            entries.append(Entry(name, params))
-    return entries
+    def between(low: Any, high: Any) -> Any:
+        if isinstance(low, list):
+            # An image is square; the axes of data are not alike.
+            same = len(low) > 1 and len(set(low)) == len(set(high)) == 1 and operator.category in _IMAGES
+            found = [between(*pair) for pair in zip(low, high, strict=True)]
+            return found[:1] * len(found) if same else found
+        return low if isinstance(low, (str, bool)) or low == high else size(max(1, min(low, high) / 8), max(low, high))
+
+    small, large = operator.presets["small"], operator.presets["large"]
+    params = {name: between(value, large[name]) for name, value in small.items() if name in large}
+    for param in operator.params:
+        if param.name in _VARIANTS and param.name not in params:
+            params[param.name] = _VARIANTS[param.name][generator.integers(len(_VARIANTS[param.name]))]
+    if "kernel" in params and any(param.name == "padding" for param in operator.params):
+        params["padding"] = params["kernel"][0] // 2
+    return params
 
 
 def choose_entries(
-    candidates: Sequence[Entry], calls: Samples, known: Samples | None,
-    count: int,
+    candidates: Sequence[Entry], calls: Samples, known: Samples, count: int
 ) -> list[Entry]:  # fmt: skip
-    """Return the candidates that would teach most: those farthest from all that was measured."""
-    score = np.zeros(len(calls))
-    if known is not None and len(known) >= FEWEST:
-        for kind in sorted({class_of(str(op)) for op in calls.operator}):
-            rows = np.flatnonzero([class_of(str(op)) == kind for op in calls.operator])
-            own = np.flatnonzero([class_of(str(op)) == kind for op in known.operator])
-            if not len(own):
-                score[rows] = np.inf
-                continue
-            here, there = size_axes(kind, calls.take(rows)), size_axes(kind, known.take(own))
-            apart = calls.operator[rows][:, None] != known.operator[own][None]
-            distances = np.sqrt(((here[:, None] - there[None]) ** 2).sum(-1)) + 2 * apart
-            score[rows] = distances.min(1)
+    """Return the candidates that would teach most: those far from all that was measured of their operator, the farther
+    the worse the times of that operator can be told from its neighbours."""
+    score = np.full(len(calls), np.inf)  # an operator that was never measured
+    for operator in sorted(set(calls.operator) & set(known.operator)):
+        kind = class_of(operator)
+        rows, own = np.flatnonzero(calls.operator == operator), known.take(known.operator == operator)
+        here, there = _places(kind, calls.take(rows)), _places(kind, own)
+        score[rows] = _between(here, there).min(1) * _surprise(there, own)
     order = np.argsort(-score, kind="stable")[:count]
     return [candidates[row] for row in order]
+
+
+def _places(kind: str, samples: Samples) -> np.ndarray:
+    """Return sizes and parameters as logarithms."""
+    numbers = np.log2(1 + np.abs(samples.numbers))
+    return np.concatenate([size_axes(kind, samples), numbers], 1)
+
+
+def _between(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+    return np.asarray(np.sqrt(((here[:, None] - there[None]) ** 2).sum(-1)))
+
+
+def _surprise(places: np.ndarray, samples: Samples) -> float:
+    """Return how far the time of a call is from what its three nearest neighbours say, in logarithms: the median."""
+    if len(samples) < FEWEST // 2:
+        return 1.0
+    distances = _between(places, places)
+    np.fill_diagonal(distances, np.inf)
+    nearest = np.argsort(distances, 1)[:, :3]
+    slowness = np.log(samples.seconds / (samples.roofline + samples.seconds.min()))
+    return float(np.median(np.abs(slowness - slowness[nearest].mean(1))) + 0.02)

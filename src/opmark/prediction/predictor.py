@@ -23,20 +23,23 @@ from opmark.prediction.features import CHIP_FEATURES, features
 from opmark.prediction.forest import Forest
 from opmark.prediction.kernel import NOISE, update
 from opmark.prediction.readers import hash_of
-from opmark.prediction.samples import ChipFigures, Samples, class_of, join_samples
+from opmark.prediction.samples import NEAR_ROWS, ROWS, ChipFigures, Samples, class_of, join_samples
+from opmark.prediction.smooth import Smooth
 
-VERSION = 1
+VERSION = 2
 FAR = 2.0
 """Octaves outside of the training data, of a size or of a chip's figure, from which a prediction is refused."""
 LEAST_WIDTH = 3.0
 """Least half-width for an unseen chip without probes, in prior standard deviations: four chips whose hosts happen to be
 alike do not show how slow the host of a fifth may be."""
 SHIPPED = "neusight.npz"
+ENERGY = "energy"
+"""The quantity that is no time: joules."""
 _COLUMNS = [one.name for one in fields(Samples) if one.name not in ("chips", "operator", "device")]
 
 
 class Prediction(Struct, frozen=True):
-    """The time of one call, predicted."""
+    """The time of one call, predicted; of a model that has learnt energy, joules in place of seconds."""
 
     seconds: float
     low: float
@@ -81,28 +84,36 @@ class Predictor:
             model = self.model_of(kind)
             for chip in sorted(set(samples.device)):
                 rows = np.flatnonzero((kinds == kind) & (samples.device == chip))
+                if not len(rows):
+                    continue
                 here = samples.take(rows)
                 probes = self.probes_of(kind, chip)
                 seconds, low, high = predict_class(model, here, probes)
                 distance = np.maximum(model.distance(here), 0 if chip in model.own else chip_distance(model, here))
                 basis = "probes" if probes is not None else "measured" if chip in model.own else "datasheet"
-                roofline, neighbour = here.roofline, model.neighbour(here)
+                unit = here.chips[chip].power if self.quantity == ENERGY else 1.0
+                roofline, neighbour, bound = here.roofline, model.neighbour(here), here.bound
                 for place, row in enumerate(rows):
                     found[row] = Prediction(
-                        seconds=float(seconds[place]), low=float(low[place]), high=float(high[place]),
-                        roofline=float(roofline[place]), neighbour=float(neighbour[place]),
-                        bound=float(here.bound[place]), distance=float(distance[place]), basis=basis,
+                        seconds=unit * float(seconds[place]), low=unit * float(low[place]),
+                        high=unit * float(high[place]), roofline=unit * float(roofline[place]),
+                        neighbour=unit * float(neighbour[place]), bound=unit * float(bound[place]),
+                        distance=float(distance[place]), basis=basis,
                         seen=str(here.operator[place]) in model.codes,
                     )  # fmt: skip
         return [one for one in found if one is not None]
 
+    def knows(self, kind: str) -> bool:
+        return kind in self.models or (kind in NEAR_ROWS and ROWS in self.models)
+
     def model_of(self, kind: str) -> ClassModel:
-        if kind not in self.models:
+        """Return the model of a class; for operators that moving data limits, if need be that of row-wise ones."""
+        if not self.knows(kind):
             raise UserError(
                 f"nothing was learnt about operators of class {kind}; learnt were {', '.join(self.models)}",
                 "`opmark predict train` learns from the store what was measured with `opmark run`",
             )
-        return self.models[kind]
+        return self.models.get(kind) or self.models[ROWS]
 
     def probes_of(self, kind: str, chip: str) -> Samples | None:
         probes = self.probes.get(chip)
@@ -125,7 +136,7 @@ def predict_class(
     chip = str(samples.device[0])
     if chip in model.own and probes is None:
         expected = model.expect_known(samples)
-        half = np.full(len(samples), model.known[chip])
+        half = model.half_width(samples)
     else:
         if np.isnan(model.unseen):
             raise UserError(
@@ -197,10 +208,15 @@ def save(predictor: Predictor, path: Path) -> None:
     for kind, model in predictor.models.items():
         for name, forest in {"pooled": model.pooled, **{f"own.{chip}": one for chip, one in model.own.items()}}.items():
             arrays |= {f"{kind}/{name}/{part}": values for part, values in _compact(forest).items()}
+        for chip, functions in model.smooth.items():
+            for operator, function in functions.items():
+                prefix = f"{kind}/smooth.{chip}/{operator}"
+                arrays |= {f"{prefix}/{part.name}": np.asarray(getattr(function, part.name)) for part in fields(Smooth)}
         arrays |= {f"{kind}/{name}": getattr(model, name) for name in ("centre", "spread", "lowest", "highest")}
         about["models"][kind] = {
             "codes": model.codes, "floors": model.floors, "own": list(model.own), "blend": model.blend,
             "unseen": model.unseen, "probed": model.probed, "known": model.known, "counts": model.counts,
+            "share": model.share, "smooth": {chip: list(functions) for chip, functions in model.smooth.items()},
             "reference": _put_samples(arrays, f"{kind}/reference", model.reference),
         }  # fmt: skip
     for chip, probes in predictor.probes.items():
@@ -243,6 +259,10 @@ def _load(data: bytes) -> Predictor:
             arrays[f"{kind}/centre"], arrays[f"{kind}/spread"], arrays[f"{kind}/lowest"], arrays[f"{kind}/highest"],
             reference=_get_samples(arrays, f"{kind}/reference", one["reference"]), counts=one["counts"],
             blend=one["blend"], unseen=one["unseen"], probed=one["probed"], known=one["known"],
+            share=one["share"], smooth={
+                chip: {operator: _smooth(arrays, f"{kind}/smooth.{chip}/{operator}") for operator in operators}
+                for chip, operators in one["smooth"].items()
+            },
         )  # fmt: skip
     probes = {chip: _get_samples(arrays, f"probes/{chip}", one) for chip, one in about["probes"].items()}
     return Predictor(
@@ -266,6 +286,12 @@ def _forest(arrays: Mapping[str, np.ndarray], prefix: str) -> Forest:
         "feature": feature, "threshold": arrays[f"{prefix}/threshold"], "left": places + (feature >= 0),
         "right": arrays[f"{prefix}/right"] + places, "roots": arrays[f"{prefix}/roots"],
     })  # fmt: skip
+
+
+def _smooth(arrays: Mapping[str, np.ndarray], prefix: str) -> Smooth:
+    parts: dict[str, Any] = {part.name: arrays[f"{prefix}/{part.name}"] for part in fields(Smooth)}
+    plain: dict[str, Any] = {name: float(values) if values.ndim == 0 else values for name, values in parts.items()}
+    return Smooth(**plain)
 
 
 def _put_samples(arrays: dict[str, np.ndarray], prefix: str, samples: Samples) -> dict[str, Any]:

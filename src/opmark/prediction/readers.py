@@ -135,8 +135,9 @@ def _call(row: dict[str, str]) -> CallSizes:
         windows, elements = images * height**2, channels * kernel**2
         moved = 4.0 * (images * channels * image**2 + windows * out + out * elements)
         return CallSizes(
-            "conv2d", images, windows, out, elements, 2.0 * windows * out * elements, moved, height, channels
-        )
+            "conv2d", images, windows, out, elements, 2.0 * windows * out * elements, moved, height, channels,
+            4.0 * windows * out,
+        )  # fmt: skip
     if "rows" in row:
         name = row["op"]
         with_number = name.endswith("u") and name not in ("relu", "gelu")
@@ -145,10 +146,11 @@ def _call(row: dict[str, str]) -> CallSizes:
         rows, columns = int(row["rows"]), int(row["columns"])
         reads = 2 if name in _TWO_INPUTS and not with_number else 1
         label = f"{name} y=scalar" if with_number else name
-        return CallSizes(label, 1, rows, columns, 1, float(rows * columns), 4.0 * rows * columns * (reads + 1))
+        return CallSizes(label, 1, rows, columns, 1, float(rows * columns), 4.0 * rows * columns * (reads + 1),
+                         written=4.0 * rows * columns)  # fmt: skip
     batch, m, n, k = (int(row[name]) for name in ("B", "M", "N", "K"))
     moved = 4.0 * batch * (m * n + m * k + n * k)
-    return CallSizes(row["op"], batch, m, n, k, 2.0 * batch * m * n * k, moved)
+    return CallSizes(row["op"], batch, m, n, k, 2.0 * batch * m * n * k, moved, written=4.0 * batch * m * n)
 
 
 def _without_drift(samples: Samples, say: Callable[[str], None]) -> Samples:

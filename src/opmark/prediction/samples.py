@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -12,14 +13,31 @@ from msgspec import Struct
 
 from opmark.errors import UserError
 from opmark.plugin.operator import Operator
+from opmark.plugin.registry import operator as find_operator
 from opmark.schema.case import Case
 from opmark.schema.cost import Cost
 from opmark.schema.machine import MEMORY, Peaks
 
-LINEAR, BATCHED, CONVOLUTION, ROWS = "linear", "bmm", "conv", "row-wise"
+LINEAR, BATCHED, CONVOLUTION, ROWS, OTHER = "linear", "bmm", "conv", "row-wise", "other"
 CLASSES = (LINEAR, BATCHED, CONVOLUTION, ROWS)
-"""Classes of operators. Each has a model of its own; what is no product and no convolution is row-wise."""
-PRODUCTS = {"matmul": LINEAR, "linear": LINEAR, "batched_matmul": BATCHED, "conv2d": CONVOLUTION}
+"""Classes with features of their own. Every other class is a category of the catalogue (`reduction`, `sorting`); OTHER
+is what is not in the catalogue. Each class has a model of its own."""
+PRODUCTS = {
+    "matmul": LINEAR, "linear": LINEAR, "linear_no_bias": LINEAR, "batched_matmul": BATCHED, "conv2d": CONVOLUTION,
+}  # fmt: skip
+ROW_CATEGORIES = frozenset({
+    "element-wise", "activation", "normalization", "comparison", "logical", "in-place", "regularization", "creation",
+    "memory", "quantization",
+})  # fmt: skip
+"""Categories whose operators pass over their data once, row by row."""
+NEAR_ROWS = frozenset({
+    "reduction", "pooling", "shaping", "joining", "loss", "resizing", "sequence", "callable", "opinfo",
+    "trace", OTHER,
+})  # fmt: skip
+"""Classes that a model of row-wise operators answers for where it has learnt nothing nearer: moving data limits
+them."""
+NUMBERS = 8
+"""Number of an operator's own parameters that are features."""
 PICOJOULES_PER_NANOMETRE = 1.6
 """Energy of one float32 operation, in picojoules per nanometre of the chip's process. One constant explains the rates
 that chips of 16, 12 and 7 nm sustain at their power limits; it says how soon a chip throttles, and sets no bound."""
@@ -93,8 +111,12 @@ class Samples:
     """Height of the output of a convolution; 1 elsewhere."""
     channels: np.ndarray
     """Channels that a convolution reads; 1 elsewhere."""
+    numbers: np.ndarray
+    """A row of NUMBERS for each call: the parameters of the operator in its order, without shapes of data; then 0."""
     flops: np.ndarray
     nbytes: np.ndarray
+    written: np.ndarray
+    """Bytes of the results, of all that are read and written."""
     device: np.ndarray
     seconds: np.ndarray
     """Measured time; NaN where it is asked for."""
@@ -131,13 +153,23 @@ class Samples:
     @property
     def shape_keys(self) -> np.ndarray:
         """The same number for the same operator and sizes, whatever device."""
-        columns = (self.operator, self.batch, self.m, self.n, self.k, self.image, self.channels)
+        columns = (self.operator, self.batch, self.m, self.n, self.k, self.image, self.channels,
+                   map(bytes, self.numbers))  # fmt: skip
         keys: dict[Any, int] = {}
         return np.asarray([keys.setdefault(key, len(keys)) for key in zip(*columns, strict=True)])
 
 
+@cache
 def class_of(operator: str) -> str:
-    return PRODUCTS.get(operator, ROWS)
+    """Return the class of an operator as samples name it: with its phase, and what its second input is."""
+    name = operator.partition(" ")[0]
+    if name in PRODUCTS:
+        return PRODUCTS[name]
+    try:
+        category = find_operator(name).category
+    except UserError:
+        return OTHER
+    return ROWS if category in ROW_CATEGORIES else category
 
 
 class CallSizes(Struct, frozen=True):
@@ -152,6 +184,8 @@ class CallSizes(Struct, frozen=True):
     nbytes: float
     image: float = 1.0
     channels: float = 1.0
+    written: float = 0.0
+    numbers: tuple[float, ...] = ()
 
 
 def sizes_of_case(operator: Operator, case: Case, cost: Cost | None = None) -> CallSizes | None:
@@ -166,9 +200,10 @@ def sizes_of_case(operator: Operator, case: Case, cost: Cost | None = None) -> C
     if params.get("y", "same") != "same":
         name = f"{name} y={params['y']}"  # a smaller second input is another operator: it is read from a cache
     kind = class_of(name)
-    work = {"flops": float(cost.flops or 0), "nbytes": float(cost.bytes_moved)}
+    work = (float(cost.flops or 0), float(cost.bytes_moved))
+    written = float(cost.bytes_written)
     if kind in (LINEAR, BATCHED):
-        return CallSizes(name, params.get("B", 1), params["M"], params["N"], params["K"], **work)
+        return CallSizes(name, params.get("B", 1), params["M"], params["N"], params["K"], *work, written=written)
     if kind == CONVOLUTION:
         height, width = (
             (size + 2 * params["padding"] - params["dilation"] * (window - 1) - 1) // params["stride"] + 1
@@ -176,13 +211,31 @@ def sizes_of_case(operator: Operator, case: Case, cost: Cost | None = None) -> C
         )
         channels = params["in_channels"] / params["groups"]
         windows, elements = params["batch"] * height * width, channels * prod(params["kernel"])
-        return CallSizes(name, params["batch"], windows, params["out_channels"], elements, **work, image=height,
-                         channels=channels)  # fmt: skip
+        return CallSizes(name, params["batch"], windows, params["out_channels"], elements, *work, height,
+                         channels, written)  # fmt: skip
     if operator.foreign:
-        return CallSizes(name, 1, max(1.0, cost.bytes_moved / 4096), 1024, 1, **work)
+        return CallSizes(name, 1, max(1.0, cost.bytes_moved / 4096), 1024, 1, *work, written=written)
     largest = max(operator.inputs(params).values(), key=lambda tensor: tensor.nbytes, default=None)
     shape = largest.shape if largest and largest.shape else (1,)
-    return CallSizes(name, 1, prod(shape[:-1]), shape[-1], 1, **work)
+    numbers = _numbers(operator, params)
+    return CallSizes(name, 1, prod(shape[:-1]), shape[-1], 1, *work, written=written, numbers=numbers)
+
+
+def _numbers(operator: Operator, params: Mapping[str, Any]) -> tuple[float, ...]:
+    """Return the parameters of a case as numbers, each by its place: a choice by its index, an element type not at all.
+    The shape of the data is not among them, because rows and columns tell it."""
+    found: list[float] = []
+    for param in operator.params:
+        value = params.get(param.name, param.default)
+        if param.name == "shape" or param.kind in ("dtype", "amount"):
+            continue
+        if isinstance(value, str):
+            found.append(float(param.choices.index(value)) if value in param.choices else 0.0)
+        elif isinstance(value, (list, tuple)):
+            found += [float(one) for one in value if isinstance(one, (int, float))]
+        elif isinstance(value, (int, float)):
+            found.append(float(value))
+    return tuple(found[:NUMBERS])
 
 
 def samples_of(
@@ -199,7 +252,9 @@ def samples_of(
 
     made = Samples(
         np.asarray([call.operator for call in calls], dtype=object), column("batch"), column("m"), column("n"),
-        column("k"), column("image"), column("channels"), column("flops"), column("nbytes"),
+        column("k"), column("image"), column("channels"),
+        np.asarray([(*call.numbers, *(0.0,) * (NUMBERS - len(call.numbers))) for call in calls], dtype=float),
+        column("flops"), column("nbytes"), column("written"),
         np.asarray(devices, dtype=object), np.asarray(list(seconds), dtype=float), np.zeros(len(calls)), dict(chips),
     )  # fmt: skip
     made.bound = made.roofline if bounds is None else np.asarray(bounds, dtype=float)

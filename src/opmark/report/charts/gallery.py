@@ -11,6 +11,7 @@ from opmark.report.charts.differences import differences
 from opmark.report.charts.elements import unique
 from opmark.report.charts.load import load
 from opmark.report.charts.overhead import memory, overhead
+from opmark.report.charts.prediction import predictions
 from opmark.report.charts.roofline import heatmap, roofline
 from opmark.report.charts.schedule import schedules
 from opmark.report.charts.speedup import frameworks, fused, threads
@@ -33,6 +34,7 @@ FIGURES: dict[str, Callable[[RunView], list[Chart]]] = {
     "differences": differences,
     "tuning": tuning,
     "schedules": schedules,
+    "predictions": predictions,
 }
 """Functions that return the charts of a figure; none if there is nothing to show."""
 

@@ -1,0 +1,60 @@
+"""What is measured to learn from: sizes that an operator accepts, and the cases that would teach most."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from opmark.errors import UserError
+from opmark.plugin.registry import operator as find_operator
+from opmark.prediction.measured import FAMILIES, choose_entries, random_calls
+from opmark.prediction.samples import CallSizes, ChipFigures, Samples, class_of, samples_of
+from opmark.schema import Entry
+
+CHIP = ChipFigures("a", 5e12, 2e11, 20, 4e6, 200.0, 1.4e9, 12.0)
+
+
+def rows(names: list[str], sizes: list[float], seconds: list[float]) -> Samples:
+    calls = [CallSizes(name, 1, size, 64, 1, size, 8 * size, written=4 * size)
+             for name, size in zip(names, sizes, strict=True)]  # fmt: skip
+    return samples_of(calls, ["a"] * len(calls), seconds, {"a": CHIP})
+
+
+def test_every_family_gets_sizes_that_it_accepts_and_that_can_be_measured_quickly() -> None:
+    found = random_calls(3 * len(FAMILIES), np.random.default_rng(5))
+    assert {entry.op for entry, _ in found} == set(FAMILIES)
+    assert len({class_of(name) for name in FAMILIES}) >= 10
+    for entry, sizes in found:
+        operator = find_operator(entry.op)
+        operator.check_rules(operator.complete(entry.params))
+        assert sizes.flops <= 2e9
+        assert sizes.nbytes <= 6.4e7
+
+
+def test_the_same_seed_draws_the_same_shapes() -> None:
+    first, second = (random_calls(20, np.random.default_rng(6), ["softmax", "topk"]) for _ in range(2))
+    assert first == second
+
+
+def test_an_operator_without_sizes_is_refused() -> None:
+    with pytest.raises(UserError, match="no sizes"):
+        random_calls(1, np.random.default_rng(0), ["reshape"])
+
+
+def test_what_was_never_measured_comes_first_and_then_what_is_far() -> None:
+    known = rows(["relu"] * 3, [64, 128, 256], [1e-5] * 3)
+    names, sizes = ["relu", "relu", "gelu"], [128.0, 65536.0, 128.0]
+    candidates = [Entry(name, {"shape": [int(size), 64]}) for name, size in zip(names, sizes, strict=True)]
+    chosen = choose_entries(candidates, rows(names, sizes, [np.nan] * 3), known, 3)
+    assert [(entry.op, entry.params["shape"][0]) for entry in chosen] == [("gelu", 128), ("relu", 65536), ("relu", 128)]
+
+
+def test_an_operator_that_its_neighbours_do_not_tell_is_measured_more() -> None:
+    generator = np.random.default_rng(7)
+    sizes = np.repeat(2.0 ** np.arange(4, 14, 0.5), 2).tolist()
+    times = [1e-5 * np.exp(generator.normal(0, 0.01)) for _ in sizes]
+    wild = [1e-5 * np.exp(generator.normal(0, 1.0)) for _ in sizes]
+    known = rows(["relu"] * len(sizes) + ["gelu"] * len(sizes), [*sizes, *sizes], [*times, *wild])
+    candidates = [Entry(name, {"shape": [3000, 64]}) for name in ("relu", "gelu")]
+    chosen = choose_entries(candidates, rows(["relu", "gelu"], [3000.0, 3000.0], [np.nan] * 2), known, 1)
+    assert chosen[0].op == "gelu"

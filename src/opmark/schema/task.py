@@ -72,6 +72,23 @@ MODES: dict[str, str] = {
 """PARAM's execution modes, and the quantity that each of them measures."""
 
 
+class Resources(Struct, frozen=True):
+    """What a worker may use of the machine, beside its number of threads. A default stands for all that there is."""
+
+    placement: str = ""
+    """How the cores were chosen, as people read it: `scatter`, `compact`, `node 1`."""
+    cores: tuple[int, ...] = ()
+    """Logical cores that it may run on."""
+    memory_node: int | None = None
+    """NUMA node that its memory comes from."""
+    cache_ways: int | None = None
+    """Ways of the last-level cache that it may fill (resctrl)."""
+    sm_percent: int | None = None
+    """Share of the multiprocessors of a GPU that it may use (MPS)."""
+    clock: int | None = None
+    """MHz that the clock of the GPU is locked at."""
+
+
 class Settings(Struct, frozen=True):
     threads: int
     effort: str
@@ -97,6 +114,8 @@ class Settings(Struct, frozen=True):
     """Folder that what was compiled is written to; empty: nowhere."""
     configuration: tuple[tuple[str, bool | int | float | str | tuple[int, ...]], ...] = ()
     """Values of knobs, by name, of the implementation and of the backend. Empty: every knob has its default."""
+    resources: Resources | None = None
+    """What its worker may use of the machine; None: all that there is."""
 
 
 def key_across_processes(case: str, backend: str, implementation: str, settings: Settings) -> tuple[object, ...]:

@@ -52,6 +52,27 @@ def apply_side(environ: Mapping[str, str] = os.environ) -> None:
     sys.path[:] = [*side.get("folders", ()), *rest]
 
 
+def apply_resources(environ: Mapping[str, str] = os.environ) -> None:
+    """Keep this process to what it may use of the machine, before any framework starts threads: they inherit it. What
+    the kernel refuses ends the process with the reason, since a number under other conditions would mislead."""
+    from opmark.schema.messages import RESOURCES
+
+    if RESOURCES not in environ:
+        return
+    import msgspec
+
+    from opmark.hardware import resctrl, topology
+    from opmark.schema import Resources
+
+    found = msgspec.json.decode(environ[RESOURCES], type=Resources)
+    if found.cores:
+        topology.run_on(found.cores)
+    if found.memory_node is not None:
+        topology.take_memory_from(found.memory_node)
+    if found.cache_ways is not None:
+        resctrl.join(found.cache_ways)
+
+
 def facts_of_side(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """Facts about the side for a record's environment: the variables that were asked for, the commit."""
     side = _read_side(environ)

@@ -47,7 +47,7 @@ from opmark.schema.machine import NoiseFloor, Peaks
 from opmark.schema.measurement import PREEMPTED, REQUEST_LATENCY
 from opmark.schema.record import COUNTED, FAILED, NOT_TRIED, GraphCoverage, Overlap, Status, StoredFigure, severity
 from opmark.schema.record_head import RecordHead
-from opmark.schema.task import key_across_processes
+from opmark.schema.task import Resources, key_across_processes
 from opmark.stats import geometric_mean, log_interval
 from opmark.stats.measurement import SampledFigure, Summary, figure_of, join_figures
 from opmark.units import percent, seconds
@@ -419,7 +419,7 @@ class RowNames:
 
     def __init__(self) -> None:
         self._parameters: dict[tuple[str, str], str] = {}
-        self._where: dict[tuple[str, str, int, Load | None, int], str] = {}
+        self._where: dict[tuple[str, str, int, Load | None, int, Resources | None], str] = {}
 
     def parameters(self, case: Case, called: str) -> str:
         key = (case.id, called)
@@ -430,12 +430,13 @@ class RowNames:
 
     def where(self, head: RecordHead, processes: int) -> str:
         load = head.body.task.settings.load
-        key = (head.backend, head.implementation, head.threads, load, processes)
+        resources = head.body.task.settings.resources
+        key = (head.backend, head.implementation, head.threads, load, processes, resources)
         found = self._where.get(key)
         if found is None:
             several = f" in {processes} processes" if processes > 1 else ""
             way = way_of(head.backend, head.implementation)
-            under = f", {load.text}" if load else ""
+            under = "".join(f", {one.text}" for one in (load, resources) if one)
             found = self._where[key] = f"{head.backend}{way} ×{head.threads}{under}{several}"
         return found
 

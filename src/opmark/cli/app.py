@@ -96,6 +96,12 @@ COMMANDS = {
         "\n\n`--backend NAME/tuned` of other commands applies it. `tuned export -o FILE` and `tuned import FILE` carry "
         "it to other machines.",
     ),
+    "factors": (
+        "factors",
+        "What decides the time of an operator: sizes, types, threads, knobs, placement?"
+        "\n\nVaries one thing at a time and in pairs, more finely where the time bends. Share of the variance, "
+        "interactions, knees and turning points, each with its interval. --list: what can be varied here.",
+    ),
     "replay": (
         "replay",
         "How long does a recorded program take here?"
@@ -183,8 +189,8 @@ COMMANDS = {
 
 PANELS = {
     "Measure": (
-        "run", "list", "describe", "coverage", "judge", "capture", "replay", "extract", "ledger", "evaluate",
-        "predict",
+        "run", "list", "describe", "coverage", "factors", "judge", "capture", "replay", "extract", "ledger",
+        "evaluate", "predict",
     ),
     "Tune": ("space", "tune", "tuned"),
     "Compare": ("compare", "ab", "check", "bisect", "nightly", "rank", "history"),

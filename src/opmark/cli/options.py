@@ -201,6 +201,7 @@ def reference_page() -> str:
         ("`extract`", requests.ExtractRequest),
         ("`space`, beside which cases", requests.SpaceRequest),
         ("`tune`, beside which cases, how to measure and where it is kept", requests.TuneRequest),
+        ("`factors`, beside which cases, how to measure and where it is kept", requests.FactorsRequest),
         ("`evaluate`, beside where it is kept", requests.EvaluateRequest),
         ("`replay`, beside how to measure and where it is kept", requests.ReplayRequest),
         ("`ledger`, beside how to measure and where it is kept", requests.LedgerRequest),

@@ -1,4 +1,4 @@
-"""How the cores of this machine lie: physical cores and their threads, kinds, NUMA nodes; and keeping a process to some."""
+"""How the cores of this machine lie: physical cores and their threads, kinds, NUMA nodes. Keeps a process to some."""
 
 from __future__ import annotations
 
@@ -123,9 +123,8 @@ def _kinds(cpu: Path, devices: Path) -> dict[int, str]:
     """Return the kind of each core, where a machine has several."""
     found = {core: name for folder, name in _KINDS.items() for core in core_list(_read(devices / folder / "cpus"))}
     if not found:  # Arm's kernels tell how fast cores are relative to the fastest
-        found = {
-            number: f"capacity {text}" for number in _usable() if (text := _read(cpu / f"cpu{number}/cpu_capacity"))
-        }
+        texts = {number: _read(cpu / f"cpu{number}" / "cpu_capacity") for number in _usable()}
+        found = {number: f"capacity {text}" for number, text in texts.items() if text}
     return found if len(set(found.values())) > 1 else {}
 
 

@@ -83,6 +83,11 @@ class WorkerPool:
 class KeptWorkers(WorkerPool):
     """Workers that go on with further tasks: so one process has all cases of a round, though they come in parts."""
 
+    @property
+    def count(self) -> int:
+        """Number of idle workers."""
+        return len(self._waiting)
+
     def give_back(
         self,
         worker: WorkerProcess,

@@ -88,6 +88,17 @@ class Resources(Struct, frozen=True):
     clock: int | None = None
     """MHz that the clock of the GPU is locked at."""
 
+    @property
+    def text(self) -> str:
+        """The resources as tables name them."""
+        parts = [
+            self.placement or (f"cores {','.join(map(str, self.cores))}" if self.cores else ""),
+            "" if self.cache_ways is None else f"{self.cache_ways} L3 ways",
+            "" if self.sm_percent is None else f"{self.sm_percent} % of SMs",
+            "" if self.clock is None else f"{self.clock} MHz",
+        ]
+        return ", ".join(filter(None, parts))
+
 
 class Settings(Struct, frozen=True):
     threads: int

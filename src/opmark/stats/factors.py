@@ -69,10 +69,10 @@ class FactorDesign:
         return tuple(axis.base for axis in self.axes)
 
     def complete(self) -> FactorDesign:
-        """Return the design without rounds that lack many points, and without points that lack one of the others."""
+        """Return the design without rounds that lack many points, and without points that lack half of the others."""
         known = np.isfinite(self.values)
         rounds = np.asarray(known.mean(axis=0) >= _COMPLETE)
-        kept = known[:, rounds].all(axis=1)
+        kept = np.asarray(known[:, rounds].sum(axis=1) > max(1, rounds.sum() // 2))
         points = tuple(point for point, keep in zip(self.points, kept, strict=True) if keep)
         return FactorDesign(self.axes, points, self.values[kept][:, rounds])
 
@@ -90,7 +90,7 @@ class FactorDesign:
             return [], np.empty((0, 0))
         values = np.array([found[level] for level in levels])
         rounds = np.isfinite(values).mean(axis=0) >= _COMPLETE
-        kept = np.isfinite(values[:, rounds]).all(axis=1)
+        kept = np.asarray(np.isfinite(values[:, rounds]).all(axis=1))
         return [level for level, keep in zip(levels, kept, strict=True) if keep], values[kept][:, rounds]
 
 
@@ -231,11 +231,13 @@ def _scale(noise: CurveNoise, rss: float, left: int) -> tuple[float, int]:
     return (misfit, left) if misfit > noise.variance else (noise.variance, noise.freedom)
 
 
-def bend_place(places: Sequence[float], values: Sequence[float], deviations: Sequence[float]) -> int | None:
-    """Return the interval (by the index of its lower end) in which a further level would tell most: beside the level
-    that lies furthest from the line between its neighbours, relative to what the uncertainties explain. None if no
-    level lies off by more than they explain."""
-    best, found = 2.0, None
+def bend_place(
+    places: Sequence[float], values: Sequence[float], deviations: Sequence[float]
+) -> tuple[float, int] | None:
+    """Return the interval (by the index of its lower end) in which a further level would tell most, with how much: it
+    is beside the level that lies furthest from the line between its neighbours, relative to what the uncertainties
+    explain. None if no level lies off by more than they explain."""
+    found: tuple[float, int] | None = None
     for k in range(1, len(places) - 1):
         share = (places[k] - places[k - 1]) / (places[k + 1] - places[k - 1])
         off = abs(values[k] - (1 - share) * values[k - 1] - share * values[k + 1])
@@ -245,9 +247,8 @@ def bend_place(places: Sequence[float], values: Sequence[float], deviations: Seq
         # A bend within a short interval is known well enough already.
         width = max(places[k] - places[k - 1], places[k + 1] - places[k])
         score = off / spread * width / (places[-1] - places[0]) * len(places) if spread else math.inf
-        if off > 2 * spread and score > best:
-            best = score
-            found = k - 1 if places[k] - places[k - 1] >= places[k + 1] - places[k] else k
+        if off > 2 * spread and (found is None or score > found[0]):
+            found = score, (k - 1 if places[k] - places[k - 1] >= places[k + 1] - places[k] else k)
     return found
 
 
@@ -285,10 +286,13 @@ def variance_shares(design: FactorDesign, seed: int = 0, draws: int = DRAWS) -> 
     components = _components(design)
     if not components:
         return None
-    centred = design.values - design.values.mean(axis=0, keepdims=True)  # a round that is slower as a whole
+    missing = ~np.isfinite(design.values)
+    centred = _fill(_centre(design.values)[None], missing)[0]
     means = centred.mean(axis=1)
-    noise = _noise_draws(centred, draws, seed)
-    found = {key: float(_variance(one, centred[None])[0]) for key, one in components.items()}
+    noise = _fill(_noise_draws(centred, missing, draws, seed), missing)
+    # Where values are missing, products of rounds are not free of noise: so much is made by noise alone.
+    bias = {key: float(_variance(one, noise).mean()) if missing.any() else 0.0 for key, one in components.items()}
+    found = {key: float(_variance(one, centred[None])[0]) - bias[key] for key, one in components.items()}
     total = sum(max(0.0, value) for value in found.values())
     plain = {key: float(_square(component @ means)) for key, component in components.items()}
     above = sum(plain.values())
@@ -297,7 +301,7 @@ def variance_shares(design: FactorDesign, seed: int = 0, draws: int = DRAWS) -> 
     for key, component in components.items():
         alone = _square(component @ noise.mean(axis=2).T)
         chance[key] = float((1 + (alone >= plain[key]).sum()) / (1 + draws))
-        drawn[key] = _variance(component, means[None, :, None] + noise)
+        drawn[key] = _variance(component, means[None, :, None] + noise) - bias[key]
     sums = np.sum([np.maximum(values, 0.0) for values in drawn.values()], axis=0)
     shares: dict[tuple[str, ...], VarianceShare] = {}
     for key, values in drawn.items():
@@ -315,8 +319,23 @@ def variance_shares(design: FactorDesign, seed: int = 0, draws: int = DRAWS) -> 
         name: min(1.0, own.share + sum(one.share for key, one in pairs.items() if name in key))
         for name, own in main.items()
     }
-    deviation = float(np.sqrt(_point_variances(centred).mean()))
+    deviation = float(np.sqrt(_point_variances(centred, missing).mean()))
     return VarianceShares(main, totals, pairs, math.sqrt(max(0.0, total)), deviation)
+
+
+def _centre(values: Array) -> Array:
+    """Return the values without what a whole round has in common, such as a slower machine."""
+    whole = values[np.isfinite(values).all(axis=1)]
+    return values - (whole.mean(axis=0) - whole.mean() if len(whole) else 0.0)
+
+
+def _fill(draws: Array, missing: NDArray[np.bool_]) -> Array:
+    """Return draws (draws by points by rounds) with the mean of the other rounds of a point where one is missing."""
+    if not missing.any():
+        return draws
+    known = np.where(missing, 0.0, draws)
+    means = known.sum(axis=2) / (~missing).sum(axis=1)
+    return np.asarray(np.where(missing, means[:, :, None], draws))
 
 
 def _components(design: FactorDesign) -> dict[tuple[str, ...], Array]:
@@ -410,24 +429,23 @@ def _variance(component: Array, draws: Array) -> Array:
     return np.asarray((rounds**2 * of_means - of_rounds) / (rounds * (rounds - 1)))
 
 
-def _point_variances(values: Array) -> Array:
+def _point_variances(values: Array, missing: NDArray[np.bool_]) -> Array:
     """Return the variance between rounds at each point, shrunk towards that of all points."""
-    rounds = values.shape[1]
-    own = values.var(axis=1, ddof=1)
-    return np.asarray(((rounds - 1) * own + _PRIOR_FREEDOM * own.mean()) / (rounds - 1 + _PRIOR_FREEDOM))
+    freedom = (~missing).sum(axis=1) - 1
+    squares = ((values - values.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)  # what was filled in adds nothing
+    return np.asarray((squares + _PRIOR_FREEDOM * squares.sum() / freedom.sum()) / (freedom + _PRIOR_FREEDOM))
 
 
-def _noise_draws(values: Array, draws: int, seed: int) -> Array:
+def _noise_draws(values: Array, missing: NDArray[np.bool_], draws: int, seed: int) -> Array:
     """Return made-up noise (draws by points by rounds): what rounds differed by, resampled over all points."""
     points, rounds = values.shape
-    deviations = np.sqrt(_point_variances(values))
-    # The means of points and of rounds were taken from the same values.
-    freedom = (points - 1) * (rounds - 1)
+    deviations = np.sqrt(_point_variances(values, missing) * points / max(1, points - 1))
     residuals = values - values.mean(axis=1, keepdims=True)
-    deviations *= math.sqrt(points / max(1, points - 1))
-    pool = (residuals / np.where(deviations > 0, deviations, 1.0)[:, None]).ravel()
+    pool = (residuals / np.where(deviations > 0, deviations, 1.0)[:, None])[~missing]
     spread = pool.std()
     pool = pool / spread if spread > 0 else pool
+    # The means of points and of rounds were taken from the same values.
+    freedom = int((~missing).sum()) - points - rounds + 1
     generator = np.random.default_rng(seed)
     drawn: Array = generator.choice(pool, (draws, points, rounds)) * deviations[None, :, None]
     # How large the noise is, is itself known from so many differences only.

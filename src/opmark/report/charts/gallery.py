@@ -8,6 +8,7 @@ from opmark.analysis.rows import RunView
 from opmark.report.charts.communication import bus
 from opmark.report.charts.differences import differences
 from opmark.report.charts.elements import unique
+from opmark.report.charts.factors import factors
 from opmark.report.charts.load import load
 from opmark.report.charts.overhead import memory, overhead
 from opmark.report.charts.roofline import heatmap, roofline
@@ -29,6 +30,7 @@ FIGURES: dict[str, Callable[[RunView], list[Chart]]] = {
     "memory": memory,
     "differences": differences,
     "tuning": tuning,
+    "factors": factors,
 }
 """Functions that return the charts of a figure; none if there is nothing to show."""
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from opmark.errors import UserError
 from opmark.plugin.registry import parameters_of
 from opmark.plugin.space import THREADS, format_value
-from opmark.schema import Case, Record, Run, Settings
+from opmark.schema import Record, Run, Settings
 from opmark.schema.factors import (
     OUTCOMES,
     FactorEffect,
@@ -26,8 +26,7 @@ from opmark.schema.factors import (
     Outcome,
     Trend,
 )
-from opmark.schema.record import COUNTED, StoredFigure
-from opmark.schema.record_head import RecordHead
+from opmark.schema.record import COUNTED
 from opmark.stats.factors import (
     ALPHA,
     LEAST_LEVELS,
@@ -42,7 +41,6 @@ from opmark.stats.factors import (
     variance_shares,
 )
 from opmark.stats.interval import geometric_mean, log_interval
-from opmark.stats.measurement import figure_of
 from opmark.units import count_bytes, count_noun, percent, significant
 
 SESSION = "factors-"
@@ -75,51 +73,29 @@ def is_study(run: Run) -> bool:
     return run.session.startswith(SESSION)
 
 
-def values_of_records(records: Iterable[Record]) -> list[StudyValue]:
-    return [
-        _value(
-            one.task.case, one.task.backend, one.task.implementation, one.task.settings, one.task.id, one.status,
-            [figure_of(m) for m in one.measurements], one.cost.bytes_moved if one.cost else None,
-        )
-        for one in records
-    ]  # fmt: skip
+def values_of(records: Iterable[Record]) -> list[StudyValue]:
+    return [_value(record) for record in records]
 
 
-def values_of_heads(heads: Iterable[RecordHead], cases: Mapping[str, Case]) -> list[StudyValue]:
-    return [
-        _value(
-            cases[one.case], one.backend, one.implementation, one.body.task.settings, one.task, one.status,
-            one.figures, one.body.cost.bytes_moved if one.body.cost else None,
-        )
-        for one in heads
-    ]  # fmt: skip
-
-
-def _value(
-    case: Case,
-    backend: str,
-    implementation: str,
-    settings: Settings,
-    task: str,
-    status: str,
-    figures: Sequence[StoredFigure],
-    nbytes: int | None,
-) -> StudyValue:
+def _value(record: Record) -> StudyValue:
     outcomes: dict[Outcome, float] = {}
-    counted = [figure for figure in figures if figure.median and figure.median > 0] if status in COUNTED else []
-    times = [figure for figure in counted if figure.quantity != "energy"]
-    if times and times[0].median:
-        clients = settings.load.clients if settings.load else 1
-        outcomes["time"] = times[0].median / clients  # of one answer, by Little's law
-    energy = next((figure.median for figure in counted if figure.quantity == "energy"), None)
-    if energy:
-        outcomes["energy"] = energy
+    counted = [one for one in record.measurements if one.per_call and one.per_call > 0]
+    if record.status not in COUNTED:
+        counted = []
+    times = [one for one in counted if one.quantity != "energy"]
+    energies = [one.per_call for one in counted if one.quantity == "energy" and one.per_call]
+    if times and times[0].per_call:
+        outcomes["time"] = times[0].per_call
+    if energies:
+        outcomes["energy"] = energies[0]
         if "time" in outcomes:
-            outcomes["energy_delay"] = energy * outcomes["time"]
-    quantity = f"{times[0].quantity} {times[0].cache}" if times else ""
+            outcomes["energy_delay"] = energies[0] * outcomes["time"]
+    task = record.task
     return StudyValue(
-        case.op, case.params, backend, implementation, settings, settings.process, task, outcomes, quantity, nbytes
-    )
+        task.case.op, task.case.params, task.backend, task.implementation, task.settings, task.settings.process,
+        task.id, outcomes, f"{times[0].quantity} {times[0].cache}" if times else "",
+        record.cost.bytes_moved if record.cost else None,
+    )  # fmt: skip
 
 
 def study(values: Sequence[StudyValue], run: str = "", notes: Sequence[str] = ()) -> FactorStudy:
@@ -279,8 +255,9 @@ def _make_factor(names: Sequence[str], settings: Sequence[Mapping[str, Any]], pa
     if ordered and numbers[0] > 0:
         places = tuple(math.log(number) for number in numbers)
     texts = tuple("all" if level is None else format_value(level) for level in levels)
-    sizes = [name for name in names if name in parameters or name.partition("[")[0] in parameters]
-    name = f"size ({', '.join(sizes)})" if len(names) > 1 and len(sizes) == len(names) else ", ".join(names)
+    sizes = list(dict.fromkeys(name.partition("[")[0] for name in names))
+    joint = len(names) > 1 and all(name in parameters for name in sizes)
+    name = f"size ({', '.join(sizes)})" if joint else ", ".join(names)
     return _Factor(name, tuple(levels), texts, ordered, places)
 
 
@@ -309,7 +286,7 @@ def _outcome(table: _Table, outcome: Outcome) -> FactorOutcome | None:
     corrected = dict(zip([*shares.main, *shares.pairs], _holm(tests), strict=True))
     interactions = []
     for (first, second), own in shares.pairs.items():
-        sentence = f"{first} and {second} act together: {percent(own.share)} of the variance"
+        sentence = f"{first} and {second} act together: {own.share:.1%} of the variance".replace("%", " %")
         p = corrected[first, second]
         interactions.append(
             FactorInteraction(first, second, own.share, own.low, own.high, p, sentence if p <= ALPHA else "")
@@ -320,6 +297,9 @@ def _outcome(table: _Table, outcome: Outcome) -> FactorOutcome | None:
         chances = [corrected[factor.name]] if factor.name in shares.main else []
         chances += [one.p for one in interactions if factor.name in (one.first, one.second)]
         effects.append(_effect(table, design, number, outcome, shares, min(chances, default=None)))
+    if not any(effect.matters for effect in effects):  # shares of what is noise say nothing
+        effects = [replace(effect, share=None, low=None, high=None, total=None) for effect in effects]
+        interactions = []
     effects.sort(key=lambda one: -(one.total or 0.0))
     quantity = next((value.quantity for value in table.values if outcome in value.outcomes), "")
     return FactorOutcome(outcome, tuple(effects), tuple(interactions), shares.spread, shares.noise, quantity)
@@ -437,7 +417,10 @@ def _sentences(effect: FactorEffect, outcome: Outcome, *, ordered: bool) -> list
             if few
             else ", without a clear knee"
         )
-        found.append(f"the {what} is {effect.trend} with {name}, {_times(effect.ratio)} over its range{why}")
+        if effect.trend == "flat":
+            found.append(f"the {what} changes with {name}, {_times(effect.ratio)}, and noise hides in which way")
+        else:
+            found.append(f"the {what} is {effect.trend} with {name}, {_times(effect.ratio)} over its range{why}")
     turned = effect.trend == "not monotone" and 0 < len(effect.best) < len(effect.levels)
     if ordered and turned:
         found.append(f"the {what} is lowest at {name} {_among(effect)}")

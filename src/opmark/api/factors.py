@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from opmark.analysis.factors import SESSION, study, values_of_heads, values_of_records
+from opmark.analysis.factors import SESSION, study, values_of
 from opmark.api.requests import FactorsRequest, keywords_of
 from opmark.api.result import existing_store, open_store
 from opmark.api.tune import read_duration
@@ -29,11 +29,11 @@ from opmark.schema import Case, Run, Task
 from opmark.schema.case import content_id
 from opmark.schema.factors import FactorSetting, FactorStudy
 from opmark.schema.options import MeasureOptions, as_list, split_names
-from opmark.store.records import record_heads
+from opmark.store.protocol import Store
 from opmark.store.runs import find_run
-from opmark.store.sql import SqlStore
 from opmark.tuning.factor_search import FactorOptions, measure_factors
-from opmark.tuning.factors import Factor, choose_factors, find_factors
+from opmark.tuning.factors import Factor, choose_factors, find_factors, with_knobs
+from opmark.tuning.spaces import find_tunables
 from opmark.units import count_noun
 
 __all__ = ["factor_settings", "factors", "factors_request", "stored_study"]
@@ -59,8 +59,9 @@ def factors_request(request: FactorsRequest) -> FactorStudy:
     if request.run is not None:
         return _read_study(request)
     case, info = _one_case(request)
-    base, known = _base_task(request, case, info)
-    chosen = choose_factors(split_texts(request.factor), known, base)
+    base = _base_task(request, case, info)
+    chosen = choose_factors(split_texts(request.factor), find_factors(base, info), base)
+    base = with_knobs(base, chosen)
     _refuse_few_trials(request, chosen)
     budget = read_duration(request.budget)
     plan = content_id([
@@ -89,7 +90,7 @@ def factors_request(request: FactorsRequest) -> FactorStudy:
             recorder.add, request.interactions, request.on_progress,
         )  # fmt: skip
         found = measure_factors(base, chosen, options)
-    return study(values_of_records(found.records), run.id, found.notes)
+    return study(values_of(found.records), run.id, found.notes)
 
 
 def split_texts(texts: str | Sequence[str]) -> list[str]:
@@ -102,14 +103,12 @@ def factor_settings(request: FactorsRequest) -> list[FactorSetting]:
     if not split_names(request.ops) and request.workload is None and request.suite is None and not request.op:
         request = dataclasses.replace(request, ops=(_USUAL_OPERATOR,))
     case, info = _one_case(request)
-    _, known = _base_task(request, case, info)
-    return [factor.setting() for factor in known]
+    return [factor.setting() for factor in find_factors(_base_task(request, case, info), info)]
 
 
-def stored_study(store: SqlStore, run: Run) -> FactorStudy:
+def stored_study(store: Store, run: Run) -> FactorStudy:
     """Return the factors of a stored run."""
-    heads = record_heads(store, run.id)
-    return study(values_of_heads(heads, store.cases({head.case for head in heads})), run.id)
+    return study(values_of(store.records(run.id)), run.id)
 
 
 def _read_study(request: FactorsRequest) -> FactorStudy:
@@ -120,7 +119,6 @@ def _read_study(request: FactorsRequest) -> FactorStudy:
     with existing_store(request.db) as store:
         if store is None:
             raise UserError("there is no store yet", "`opmark factors OP` measures something")
-        assert isinstance(store, SqlStore), "a store that is opened for reading is an SqlStore"
         return stored_study(store, find_run(store, request.run))
 
 
@@ -145,7 +143,7 @@ def _one_case(request: FactorsRequest) -> tuple[Case, BackendInfo]:
     return cases[0], info
 
 
-def _base_task(request: FactorsRequest, case: Case, info: BackendInfo) -> tuple[Task, list[Factor]]:
+def _base_task(request: FactorsRequest, case: Case, info: BackendInfo) -> Task:
     """Return the task around which everything is varied: one quantity in one state of the caches, and the energy where
     something counts it."""
     if len(as_list(request.threads)) > 1:
@@ -156,14 +154,19 @@ def _base_task(request: FactorsRequest, case: Case, info: BackendInfo) -> tuple[
         one.name: getattr(request, one.name) for one in dataclasses.fields(MeasureOptions) if one.name != "processes"
     }
     settings = settings_for(MeasureOptions(**values, processes=1))[0]
-    usual = "latency" if info.device == "cpu" else "device_time" if info.device == "cuda" else ""
+    usual = "latency" if info.device in ("cpu", "none") else "device_time" if info.device == "cuda" else ""
     quantities = settings.quantities or ((usual,) if usual else ())
     if not settings.quantities and quantities and _counts_energy(info):
         quantities = (*quantities, "energy")
     caches = settings.caches[:1] or (("warm",) if info.device != "cpu" else ())
     settings = replace(settings, quantities=quantities if not settings.load else (), caches=caches)
-    tasks = make_plan([case], [info.name], [settings], impl=split_names(request.impl)).tasks
-    return find_factors(tasks[0], info)
+    plan = make_plan([case], [info.name], [settings], impl=split_names(request.impl), may_be_empty=True)
+    if plan.tasks:
+        return plan.tasks[0]
+    tunable = find_tunables(case, info)  # it may run only with knobs
+    if not tunable:
+        raise UserError(f"{case.op} cannot run on {info.name}: {plan.skipped[0].reason}", "`opmark describe OP`")
+    return Task(case, info.name, tunable[0].implementation.label, settings)
 
 
 def _counts_energy(info: BackendInfo) -> bool:

@@ -36,6 +36,8 @@ LEAST_BEND = 0.1
 """A knee is reported where the exponent of the time changes by at least this."""
 _KNEE_PROBABILITY = 0.999
 """Quantile that an improvement by a knee has to pass: it is the best of many places that were tried."""
+_FINE = 0.01
+"""What a broken line misses by so little is no further knee, however quiet the machine is: bends are often round."""
 _GRID = 200
 """Places that a knee is looked for at."""
 _CELLS = 16
@@ -228,7 +230,8 @@ def _leaves_points(x: Array, knots: Sequence[float]) -> bool:
 def _scale(noise: CurveNoise, rss: float, left: int) -> tuple[float, int]:
     """Return the variance by which a fit is judged: that of noise, or that of what the line cannot follow."""
     misfit = rss / left if left > 0 else 0.0
-    return (misfit, left) if misfit > noise.variance else (noise.variance, noise.freedom)
+    variance = max(noise.variance, _FINE**2)
+    return (misfit, left) if misfit > variance else (variance, noise.freedom)
 
 
 def bend_place(

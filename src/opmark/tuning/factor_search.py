@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, groupby
-from statistics import median
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -280,9 +279,8 @@ def _is_number(value: Value) -> bool:
 def _log_time(record: Record) -> tuple[float, float] | None:
     """Return the logarithm of the time of a record, and the standard deviation that its samples show."""
     measured = record.measurement() if record.status in COUNTED else None
-    if measured is None or not measured.samples or median(measured.samples) <= 0:
+    if measured is None or not measured.per_call or measured.per_call <= 0:
         return None
     interval = median_interval(measured.samples)
     spread = math.log(interval.high / interval.low) / 4 if interval.low > 0 else 0.0
-    clients = record.task.settings.load.clients if record.task.settings.load else 1
-    return math.log(median(measured.samples) / clients), spread
+    return math.log(measured.per_call), spread

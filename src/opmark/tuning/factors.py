@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.hardware import resctrl, topology
 from opmark.hardware.host import affinity
-from opmark.plugin import BackendInfo, Space
+from opmark.plugin import BackendInfo
 from opmark.plugin.operator import count_elements, resize, rules_allow, size_places
 from opmark.plugin.param import Param, parse_bytes, short_bytes
 from opmark.plugin.registry import backend as find_backend
@@ -37,6 +37,8 @@ _MEMORY_SHARE = 8
 """A case may take an eighth of the memory: references, inputs and outputs are held several times."""
 _MOST_FLOPS = 3e11
 _CLIENTS = 8
+_HOSTS = ("cpu", "none")
+"""Devices whose calls are computed by threads of the worker; `none` is the null backend, whose threads do nothing."""
 _MPS = "CUDA_MPS_PIPE_DIRECTORY"
 
 Value = bool | int | float | str | tuple[int, ...]
@@ -71,6 +73,8 @@ class Factor:
     why_not: str = ""
     default: bool = False
     in_bytes: bool = False
+    implementation: str = ""
+    """For a knob: the implementation that has it."""
 
     @property
     def ordered(self) -> bool:
@@ -120,22 +124,19 @@ class Factor:
         return int(min(max(round(value / step) * step, self.low), self.high))
 
 
-def find_factors(base: Task, info: BackendInfo) -> tuple[Task, list[Factor]]:
-    """Return everything that can be varied of a task, what cannot be with the reason, and the task with the defaults of
-    its knobs written out, if it has any."""
+def find_factors(base: Task, info: BackendInfo) -> list[Factor]:
+    """Return everything that can be varied of a task, and what cannot be, with the reason."""
     case, settings = base.case, base.settings
-    tunable = _tunable(base, info)
-    knobs: list[Factor] = []
-    if tunable is not None:
-        label, space = tunable
-        own = {name: value for name, value in space.default.items() if name != THREADS}
-        base = replace(base, implementation=label, settings=replace(settings, configuration=as_pairs(own)))
-        knobs = list(_knobs(space, own))
-    found = [
-        *_sizes(case), *_parameters(case, info), *knobs, *_threads(settings, info), *_placements(settings, info),
-        *_cache(case, settings, info), *_device(info), *_parallelism(settings, info),
+    return [
+        *_sizes(case), *_parameters(case, info), *_knobs(base, info), *_threads(settings, info),
+        *_placements(settings, info), *_cache(settings, info), *_device(info), *_parallelism(settings, info),
     ]  # fmt: skip
-    return base, found
+
+
+def with_knobs(base: Task, factors: Sequence[Factor]) -> Task:
+    """Return the task with the implementation whose knobs are varied, if any are."""
+    label = next((factor.implementation for factor in factors if factor.implementation), "")
+    return replace(base, implementation=label) if label else base
 
 
 def make_task(base: Task, factors: Sequence[Factor], point: Mapping[str, Value]) -> Task:
@@ -416,30 +417,27 @@ def _nothing(draft: TaskDraft, value: Any) -> None:
 # Knobs.
 
 
-def _tunable(base: Task, info: BackendInfo) -> tuple[str, Space] | None:
-    """Return the implementation whose knobs are varied, with its space: the one of the task, or the first that has
-    any."""
+def _knobs(base: Task, info: BackendInfo) -> Iterator[Factor]:
+    """Yield the knobs of the implementation of a task, or of the first that has any. Knobs that are not varied have
+    their default."""
     found = find_tunables(base.case, info)
-    own = next((one for one in found if one.implementation.label == base.implementation), None) or next(
-        iter(found), None
-    )
-    return (own.implementation.label, own.space) if own else None
-
-
-def _knobs(space: Space, own: Mapping[str, Any]) -> Iterator[Factor]:
+    own = (one for one in found if one.implementation.label == base.implementation)
+    tunable = next(own, None) or next(iter(found), None)
+    if tunable is None:
+        return
+    space, label = tunable.space, tunable.implementation.label
     for knob in space.knobs:
         if knob.name == THREADS:
             continue
-        default = {**own, **({THREADS: space.default[THREADS]} if THREADS in space.default else {})}
-        allowed = [value for value in knob.values if space.why_not({**default, knob.name: value}) is None]
+        allowed = [value for value in knob.values if space.why_not({**space.default, knob.name: value}) is None]
         levels = _thin([*allowed, *([knob.usual] if knob.usual not in allowed else [])], knob.usual)
 
         def set_knob(draft: TaskDraft, value: Any, name: str = knob.name) -> None:
             draft.configuration[name] = value
 
         yield Factor(
-            knob.name, "knob", knob.summary or f"knob of the implementation ({knob.kind})", set_knob, knob.usual,
-            levels=tuple(levels), touches=frozenset({f"knob {knob.name}"}), default=True,
+            knob.name, "knob", knob.summary or f"knob of {label} ({knob.kind})", set_knob, knob.usual,
+            levels=tuple(levels), touches=frozenset({f"knob {knob.name}"}), default=True, implementation=label,
         )  # fmt: skip
 
 
@@ -459,7 +457,7 @@ def _threads(settings: Settings, info: BackendInfo) -> Iterator[Factor]:
     cores = len(affinity())
     why = (
         ""
-        if info.device == "cpu"
+        if info.device in _HOSTS
         else (f"{info.name} computes on a device: threads of a block are knobs there (num_warps x 32, block sizes)")
     )
 
@@ -476,7 +474,7 @@ def _threads(settings: Settings, info: BackendInfo) -> Iterator[Factor]:
 def _placements(settings: Settings, info: BackendInfo) -> Iterator[Factor]:
     cores = topology.logical_cores()
     count, nodes = settings.threads, sorted({core.node for core in cores})
-    on_device = "" if info.device == "cpu" else f"{info.name} computes on a device"
+    on_device = "" if info.device in _HOSTS else f"{info.name} computes on a device"
 
     def choose(levels: Mapping[str, Callable[[int], tuple[int, ...]]]) -> Callable[[TaskDraft, Any], None]:
         def set_cores(draft: TaskDraft, level: Any) -> None:
@@ -543,8 +541,8 @@ def _placements(settings: Settings, info: BackendInfo) -> Iterator[Factor]:
     )  # fmt: skip
 
 
-def _cache(case: Case, settings: Settings, info: BackendInfo) -> Iterator[Factor]:
-    states = ("warm", "rotated") if info.device == "cpu" else ("warm", "cold")
+def _cache(settings: Settings, info: BackendInfo) -> Iterator[Factor]:
+    states = ("warm", "rotated") if info.device in _HOSTS else ("warm", "cold")
 
     def set_state(draft: TaskDraft, value: Any) -> None:
         draft.settings = replace(draft.settings, caches=(value,))
@@ -619,8 +617,8 @@ def _parallelism(settings: Settings, info: BackendInfo) -> Iterator[Factor]:
     def set_clients(draft: TaskDraft, value: Any) -> None:
         draft.settings = replace(draft.settings, load=Load(int(value)), quantities=(), caches=())
 
-    most = len(affinity()) if info.device == "cpu" else _CLIENTS
-    what = "threads of one process that call at the same time" + ("" if info.device == "cpu" else ", each on a stream")
+    most = len(affinity()) if info.device in _HOSTS else _CLIENTS
+    what = "threads of one process that call at the same time" + ("" if info.device in _HOSTS else ", each on a stream")
     yield Factor(
         "clients", "parallelism", f"{what} (--clients); the time is that of one answer", set_clients, 1, low=1,
         high=max(2, most), touches=frozenset({"load", "caches"}),

@@ -8,6 +8,7 @@ from typing import Any
 
 from opmark.errors import OutOfMemory, Unsupported
 from opmark.plugin import Backend, Implementation, Launch, Operator, Params
+from opmark.plugin.space import THREADS
 from opmark.schema import Compilation, Task, TensorSpec
 from opmark.schema.arguments import WEIGHTS
 from opmark.schema.cost import nbytes
@@ -70,7 +71,10 @@ def bind(
         space = implementation.space(params)
         own["configuration"] = space.check({k.name: chosen.pop(k.name) for k in space.knobs if k.name in chosen})
     of_backend = backend.info.find_space(operator, params) if chosen else None
-    backend.configure(of_backend.check(chosen) if of_backend else chosen)
+    if of_backend:
+        of_worker = {} if THREADS in chosen else {THREADS: backend.threads}
+        chosen = {name: of_worker.get(name, value) for name, value in of_backend.check(chosen).items()}
+    backend.configure(chosen)
     with backend.placing():
         built = implementation.build(params, **own, **backend.operands(implementation.framework, inputs))
         launch = backend.compile(built, inputs)

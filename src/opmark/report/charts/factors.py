@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opmark.analysis.factors import is_study, study, values_of_records
+from opmark.analysis.factors import is_study, study, values_of
 from opmark.analysis.rows import RunView
 from opmark.errors import UserError
 from opmark.report.charts.elements import address
@@ -20,7 +20,7 @@ def factors(run_view: RunView) -> list[Chart]:
     if not is_study(run_view.run) or not records:
         return []
     try:
-        found = study(values_of_records(records), run_view.run.id)
+        found = study(values_of(records), run_view.run.id)
     except UserError:  # an interrupted run has too little to say yet
         return []
     return study_charts(found)
@@ -45,7 +45,7 @@ def _charts(name: str, found: FactorStudy, outcome: FactorOutcome) -> Iterator[C
         total = tuple(Mark(effect.total or 0.0, y, effect.name) for y, effect in enumerate(known))
         yield Chart(
             address("factors", name, outcome.outcome), f"What decides the {what}: {name}",
-            "Share of the variance (of logarithms, over the ranges of all factors) that each factor explains by itself, "
+            "Share of the variance (of logarithms, over the ranges of all factors) that a factor explains by itself, "
             "with its interval over processes, and together with others.", "bars",
             Axis("share of the variance", "share", "linear", most=1.0),
             Axis("factor", "", "category", tuple(effect.name for effect in known)),

@@ -64,9 +64,9 @@ def _row(effect: FactorEffect) -> list[str]:
     tied = f" (+{len(effect.best) - 1})" if len(effect.best) > 1 else ""
     return [
         effect.name, shown,
-        percent(effect.share) if effect.share is not None else "",
+        _share(effect.share) if effect.share is not None else "",
         _interval(effect.low or 0.0, effect.high or 0.0) if known else "",
-        percent(effect.total) if effect.total is not None else "",
+        _share(effect.total) if effect.total is not None else "",
         verdict or (f"{significant(effect.ratio, 3)}x" if effect.ratio else ""),
         effect.trend if effect.trend != "unknown" else "",
         f"{effect.best[0]}{tied}" if effect.best and effect.matters else "",
@@ -76,4 +76,9 @@ def _row(effect: FactorEffect) -> list[str]:
 
 
 def _interval(low: float, high: float) -> str:
-    return f"{percent(low)} to {percent(high)}"
+    return f"{_share(low)} to {_share(high)}"
+
+
+def _share(value: float) -> str:
+    """Return a share of the variance: what is far below a percent does not matter."""
+    return "0 %" if value < 0.0005 else f"{100 * value:.1f} %" if value < 0.0995 else f"{100 * value:.0f} %"

@@ -49,8 +49,8 @@ FEWEST_PROCESSES = 2
 MOST_POINTS = 2000
 _FLAT = 0.15
 """An exponent closer to 0 than this is called flat: doubling changes the time by a tenth."""
-_SMALL = 0.02
-"""What changes the outcome by less than this is told as small, however sure it is."""
+_SMALL = 0.01
+"""What changes the outcome by less than this does not matter, however sure it is."""
 
 
 class StudyValue(NamedTuple):
@@ -324,12 +324,16 @@ def _effect(
     share = shares.main.get(factor.name)
     correlation = _correlate(design, number)
     names = [factor.names[place] for place in places]
-    matters = None if p is None else p <= ALPHA
     ratio: float | None = None
     direction: Trend = "unknown"
     best: tuple[str, ...] = ()
     knees: tuple[FactorKnee, ...] = ()
-    if len(places) > 1 and values.shape[1] > 1:
+    enough = len(places) > 1 and values.shape[1] > 1
+    reach = shares.spread * math.sqrt(shares.total.get(factor.name, 0.0))
+    if enough:
+        reach = max(reach, float(np.ptp(values.mean(axis=1))))
+    matters = None if p is None else p <= ALPHA and reach >= math.log1p(_SMALL)
+    if enough:
         means = values.mean(axis=1)
         ratio = math.exp(float(means.max() - means.min()))
         direction = trend(values) if factor.ordered else "unknown"  # type: ignore[assignment]
@@ -401,11 +405,14 @@ def _sentences(effect: FactorEffect, outcome: Outcome, *, ordered: bool) -> list
     name, what = effect.name, OUTCOMES[outcome].partition(" of a call")[0]
     if effect.matters is None or effect.ratio is None:
         return [f"{name}: too few points to tell an effect from noise"]
+    differ = f"its levels differ by {_times(effect.ratio)}"
+    if not effect.matters and effect.p is not None and effect.p <= ALPHA:
+        return [f"{name} does not matter: {differ}"]
     if not effect.matters:
-        return [f"{name} has no effect that can be told from noise: its levels differ by {_times(effect.ratio)}"]
+        return [f"{name} has no effect that can be told from noise: {differ}"]
     found = []
     if abs(effect.ratio - 1) < _SMALL:
-        found.append(f"{name} matters little by itself: its levels differ by {_times(effect.ratio)}")
+        found.append(f"{name} does not matter by itself: {differ}")
     elif not ordered:
         found.append(f"{name}: {_best(effect)}, {_times(effect.ratio)} between the lowest and the highest {what}")
     for knee in effect.knees:

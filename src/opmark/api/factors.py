@@ -90,7 +90,12 @@ def factors_request(request: FactorsRequest) -> FactorStudy:
             recorder.add, request.interactions, request.on_progress,
         )  # fmt: skip
         found = measure_factors(base, chosen, options)
-    return study(values_of(found.records), run.id, found.notes)
+    try:
+        return study(values_of(found.records), run.id, found.notes)
+    except UserError as error:
+        if not found.notes:
+            raise
+        raise UserError(error.message, f"{found.notes[-1]}; --resume goes on") from None
 
 
 def split_texts(texts: str | Sequence[str]) -> list[str]:

@@ -180,7 +180,7 @@ def choose_factors(texts: Sequence[str], known: Sequence[Factor], base: Task) ->
         for text in texts:
             name, _, values = text.partition("=")
             if name not in by_name:
-                raise UnknownName("factor", name, by_name)
+                raise UnknownName("factor", name, by_name, f"opmark factors --list {base.case.op}")
             factor = by_name[name]
             if factor.why_not:
                 raise UserError(f"factor `{name}` cannot be varied here: {factor.why_not}", _LIST)

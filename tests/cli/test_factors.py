@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.tuning
+
 Command = Callable[..., Any]
 KNEE = (1e5 / 12) ** 0.5
 """The null backend takes a microsecond, and one more for each 100,000 bytes; a sum of n x n elements has 12 n^2."""
@@ -16,7 +18,7 @@ KNEE = (1e5 / 12) ** 0.5
 def test_a_known_law_is_found_and_read_again(main: Command) -> None:
     done = main(
         "factors", "add", "-p", "shape=64x64", "--backend", "null", "--factor", "size=4:4096", "--factor", "seed",
-        "--factor", "dtype=float32,float64", "--trials", "30", "--json",
+        "--factor", "dtype=float32,float64", "--trials", "26", "--json",
     )  # fmt: skip
     assert done.code == 0, done.err
     (found,) = done.objects
@@ -38,7 +40,7 @@ def test_a_known_law_is_found_and_read_again(main: Command) -> None:
     assert main("show", found["run"]).code == 0
     shown = main("factors", "--run", found["run"])
     assert "What decides the time" in shown.out
-    assert "seed has no effect" in shown.out
+    assert "seed has no effect" in shown.out or "seed does not matter" in shown.out
 
 
 def test_an_interrupted_study_goes_on(main: Command) -> None:

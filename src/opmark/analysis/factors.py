@@ -288,9 +288,8 @@ def _outcome(table: _Table, outcome: Outcome) -> FactorOutcome | None:
     for (first, second), own in shares.pairs.items():
         sentence = f"{first} and {second} act together: {own.share:.1%} of the variance".replace("%", " %")
         p = corrected[first, second]
-        interactions.append(
-            FactorInteraction(first, second, own.share, own.low, own.high, p, sentence if p <= ALPHA else "")
-        )
+        told = p <= ALPHA and shares.spread * math.sqrt(own.share) >= math.log1p(_SMALL)
+        interactions.append(FactorInteraction(first, second, own.share, own.low, own.high, p, sentence if told else ""))
     interactions.sort(key=lambda one: -one.share)
     effects = []
     for number, factor in enumerate(table.factors):

@@ -17,7 +17,7 @@ from opmark.runner.selection import select_cases
 from opmark.schema import Resources, Task
 from opmark.schema.options import MeasureOptions, Selection
 from opmark.tuning import factors as module
-from opmark.tuning.factors import Factor, choose_factors, find_factors, make_task
+from opmark.tuning.factors import CaseFactor, choose_factors, find_factors, make_task
 
 
 def task(op: str = "matmul", where: str = "numpy-cpu", threads: int = 2, **params: Any) -> Task:
@@ -26,7 +26,7 @@ def task(op: str = "matmul", where: str = "numpy-cpu", threads: int = 2, **param
     return make_plan(cases, [where], settings_for(MeasureOptions(threads=threads, processes=1))).tasks[0]
 
 
-def known(base: Task) -> dict[str, Factor]:
+def known(base: Task) -> dict[str, CaseFactor]:
     return {factor.name: factor for factor in find_factors(base, backend(base.backend))}
 
 
@@ -118,7 +118,7 @@ def test_knobs_are_factors_with_the_implementation_that_has_them() -> None:
     assert dict(refitted.settings.configuration) == {"tile": (8, 16)}
 
 
-def chosen(*texts: str) -> list[Factor]:
+def chosen(*texts: str) -> list[CaseFactor]:
     base = task()
     return choose_factors(texts, find_factors(base, backend(base.backend)), base)
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from msgspec.structs import replace
 
 from opmark.errors import UserError
@@ -178,6 +177,8 @@ class _Table:
         self.base_text = " ".join([*own, *fixed])
 
     def design(self, outcome: Outcome) -> FactorDesign:
+        import numpy as np
+
         rounds = sorted({value.process for value in self.values})
         column = {process: place for place, process in enumerate(rounds)}
         row = {point: place for place, point in enumerate(self.points)}
@@ -276,6 +277,8 @@ def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> int:
 
 
 def _outcome(table: _Table, outcome: Outcome) -> FactorOutcome | None:
+    import numpy as np
+
     design = table.design(outcome)
     if not np.isfinite(design.values).any():
         return None
@@ -317,6 +320,8 @@ def _holm(probabilities: Sequence[float]) -> list[float]:
 def _effect(
     table: _Table, design: FactorDesign, number: int, outcome: Outcome, shares: Any, p: float | None
 ) -> FactorEffect:
+    import numpy as np
+
     factor, axis = table.factors[number], design.axes[number]
     places, values = design.curve(number)
     levels = _levels(table, design, number, outcome)
@@ -379,6 +384,8 @@ def _levels(table: _Table, design: FactorDesign, number: int, outcome: Outcome) 
 
 
 def _correlate(design: FactorDesign, number: int) -> Any:
+    import numpy as np
+
     axis = design.axes[number]
     known = np.isfinite(design.values).any(axis=1)
     measured = design.values[known]
@@ -388,6 +395,8 @@ def _correlate(design: FactorDesign, number: int) -> Any:
 
 
 def _knee(one: KneePlace, levels: Sequence[FactorLevel]) -> FactorKnee:
+    import numpy as np
+
     at, low, high = (math.exp(value) for value in (one.at, one.low, one.high))
     sized = [(math.log(level.value), math.log(level.nbytes)) for level in levels if level.value and level.nbytes]
     nbytes = None

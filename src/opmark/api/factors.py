@@ -31,12 +31,12 @@ from opmark.schema.factors import FactorSetting, FactorStudy
 from opmark.schema.options import MeasureOptions, as_list, split_names
 from opmark.store.protocol import Store
 from opmark.store.runs import find_run
-from opmark.tuning.factor_search import FactorOptions, measure_factors
-from opmark.tuning.factors import Factor, choose_factors, find_factors, with_knobs
+from opmark.tuning.factor_search import FactorOptions, FactorProgress, measure_factors
+from opmark.tuning.factors import CaseFactor, choose_factors, find_factors, with_knobs
 from opmark.tuning.spaces import find_tunables
 from opmark.units import count_noun
 
-__all__ = ["factor_settings", "factors", "factors_request", "stored_study"]
+__all__ = ["FactorProgress", "factor_settings", "factors", "factors_request", "stored_study"]
 
 VERSION_OF_DESIGN = 1
 """Changes when a study measures other points than before, so that older runs are not resumed."""
@@ -182,7 +182,7 @@ def _counts_energy(info: BackendInfo) -> bool:
     return info.device == "cuda"
 
 
-def _refuse_few_trials(request: FactorsRequest, chosen: Sequence[Factor]) -> None:
+def _refuse_few_trials(request: FactorsRequest, chosen: Sequence[CaseFactor]) -> None:
     least = 1 + sum(min(len(factor.first_levels()), 3) - 1 for factor in chosen)
     if request.trials < least:
         raise InvalidParameter(

@@ -12,7 +12,7 @@ from opmark.cli.options import Json, takes
 from opmark.cli.output import console, print_json_lines
 
 if TYPE_CHECKING:
-    from opmark.tuning.factor_search import FactorProgress
+    from opmark.api.factors import FactorProgress
 
 
 @takes(FactorsRequest)

@@ -15,12 +15,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+    Array: TypeAlias = NDArray[np.float64]
 
 DRAWS = 499
 """Number of resamples of the noise behind every interval and probability."""
@@ -72,6 +73,8 @@ class FactorDesign:
 
     def complete(self) -> FactorDesign:
         """Return the design without rounds that lack many points, and without points that lack half of the others."""
+        import numpy as np
+
         known = np.isfinite(self.values)
         rounds = np.asarray(known.mean(axis=0) >= _COMPLETE)
         kept = np.asarray(known[:, rounds].sum(axis=1) > max(1, rounds.sum() // 2))
@@ -81,6 +84,8 @@ class FactorDesign:
     def curve(self, axis: int) -> tuple[list[int], Array]:
         """Return the levels of an axis that were measured with all others at the base, and their values by round.
         Rounds that lack one of them are left out."""
+        import numpy as np
+
         rest = [other for other in range(len(self.axes)) if other != axis]
         found = {
             point[axis]: row
@@ -159,6 +164,8 @@ def find_knees(places: Sequence[float], means: Sequence[float], noise: CurveNois
     The interval of a knot holds all places that fit about as well (an F test). What a broken line cannot follow counts
     as noise too, so that the interval of a knee that is no corner is wide.
     """
+    import numpy as np
+
     x, y = np.asarray(places, float), np.asarray(means, float)
     if len(x) < LEAST_LEVELS or not noise.freedom:
         return []
@@ -203,6 +210,8 @@ def _with_interval(
 
 def _broken_line(x: Array, y: Array, knots: Sequence[float]) -> tuple[float, Array]:
     """Return the sum of squares that a continuous broken line leaves, and the slope of each of its parts."""
+    import numpy as np
+
     columns = [np.ones_like(x), x, *(np.maximum(x - knot, 0.0) for knot in sorted(knots))]
     basis = np.stack(columns, axis=1)
     found = np.linalg.lstsq(basis, y, rcond=None)[0]
@@ -282,6 +291,8 @@ class VarianceShares(NamedTuple):
 def variance_shares(design: FactorDesign, seed: int = 0, draws: int = DRAWS) -> VarianceShares | None:
     """Return the share of each factor and of each measured pair. None where there are not two rounds of the base and of
     one more level of a factor."""
+    import numpy as np
+
     design = design.complete()
     rounds = design.values.shape[1]
     if rounds < 2 or design.base not in design.points:
@@ -328,12 +339,16 @@ def variance_shares(design: FactorDesign, seed: int = 0, draws: int = DRAWS) -> 
 
 def _centre(values: Array) -> Array:
     """Return the values without what a whole round has in common, such as a slower machine."""
+    import numpy as np
+
     whole = values[np.isfinite(values).all(axis=1)]
     return values - (whole.mean(axis=0) - whole.mean() if len(whole) else 0.0)
 
 
 def _fill(draws: Array, missing: NDArray[np.bool_]) -> Array:
     """Return draws (draws by points by rounds) with the mean of the other rounds of a point where one is missing."""
+    import numpy as np
+
     if not missing.any():
         return draws
     known = np.where(missing, 0.0, draws)
@@ -344,6 +359,8 @@ def _fill(draws: Array, missing: NDArray[np.bool_]) -> Array:
 def _components(design: FactorDesign) -> dict[tuple[str, ...], Array]:
     """Return for each factor and each pair the matrix that makes its component of the analysis of variance from the
     values of the points. All rows weigh the same: they are cells of equal width, or categories."""
+    import numpy as np
+
     place_of = {point: number for number, point in enumerate(design.points)}
     count, base = len(design.points), design.base
 
@@ -411,6 +428,8 @@ def _interpolation(axis: FactorAxis, levels: Sequence[int], known: Sequence[int]
     """Return the matrix that extends values at the known levels over the range that all levels span: to the middles of
     cells of equal width, or to every category. Categories that were not measured in pairs have no interaction that is
     known of."""
+    import numpy as np
+
     if not axis.ordered:
         return np.array([[float(level == other) for other in known] for level in levels])
     first, last = axis.places[levels[0]], axis.places[levels[-1]]
@@ -420,12 +439,16 @@ def _interpolation(axis: FactorAxis, levels: Sequence[int], known: Sequence[int]
 
 
 def _square(values: Array) -> Array:
+    import numpy as np
+
     return np.asarray((values**2).mean(axis=0))
 
 
 def _variance(component: Array, draws: Array) -> Array:
     """Return the variance of a component for each draw (draws by points by rounds), from products of different rounds,
     in which noise cancels."""
+    import numpy as np
+
     rounds = draws.shape[2]
     of_means = _square(component @ draws.mean(axis=2).T)
     of_rounds = sum(_square(component @ draws[:, :, one].T) for one in range(rounds))
@@ -434,6 +457,8 @@ def _variance(component: Array, draws: Array) -> Array:
 
 def _point_variances(values: Array, missing: NDArray[np.bool_]) -> Array:
     """Return the variance between rounds at each point, shrunk towards that of all points."""
+    import numpy as np
+
     freedom = (~missing).sum(axis=1) - 1
     squares = ((values - values.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)  # what was filled in adds nothing
     return np.asarray((squares + _PRIOR_FREEDOM * squares.sum() / freedom.sum()) / (freedom + _PRIOR_FREEDOM))
@@ -441,6 +466,8 @@ def _point_variances(values: Array, missing: NDArray[np.bool_]) -> Array:
 
 def _noise_draws(values: Array, missing: NDArray[np.bool_], draws: int, seed: int) -> Array:
     """Return made-up noise (draws by points by rounds): what rounds differed by, resampled over all points."""
+    import numpy as np
+
     points, rounds = values.shape
     deviations = np.sqrt(_point_variances(values, missing) * points / max(1, points - 1))
     residuals = values - values.mean(axis=1, keepdims=True)
@@ -475,6 +502,8 @@ def correlate(
     levels: Sequence[float], values: Sequence[float], *, ordered: bool, seed: int = 0, draws: int = 499
 ) -> FactorCorrelation:
     """Return rank correlation and mutual information of the levels of a factor and the values of all points."""
+    import numpy as np
+
     x, y = np.asarray(levels, float), np.asarray(values, float)
     count = len(x)
     rho = low = high = None
@@ -494,6 +523,8 @@ def correlate(
 
 def _ranks(values: Array) -> Array:
     """Return ranks; equal values share the mean of theirs."""
+    import numpy as np
+
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return np.asarray((ends - (counts - 1) / 2)[inverse], float)
@@ -501,6 +532,8 @@ def _ranks(values: Array) -> Array:
 
 def _bins(values: Array, *, ordered: bool) -> NDArray[np.intp]:
     """Return the bin of each value: each level is one where there are few, else the bins hold about as many."""
+    import numpy as np
+
     distinct, inverse = np.unique(values, return_inverse=True)
     if len(distinct) <= _BINS or not ordered:
         return np.asarray(inverse)
@@ -509,6 +542,8 @@ def _bins(values: Array, *, ordered: bool) -> NDArray[np.intp]:
 
 
 def _information(x: NDArray[np.intp], y: NDArray[np.intp]) -> float:
+    import numpy as np
+
     table = np.zeros((x.max() + 1, y.max() + 1))
     np.add.at(table, (x, y), 1.0)
     table /= table.sum()

@@ -21,7 +21,7 @@ from opmark.schema import Record, Task
 from opmark.schema.record import COUNTED
 from opmark.stats.factors import bend_place
 from opmark.stats.interval import median_interval
-from opmark.tuning.factors import Factor, Value, make_task
+from opmark.tuning.factors import CaseFactor, Value, make_task
 from opmark.units import count_noun
 
 _PAIR_SHARE = 0.4
@@ -70,7 +70,7 @@ class FactorMeasurements:
     notes: list[str] = field(default_factory=list)
 
 
-def measure_factors(base: Task, factors: Sequence[Factor], options: FactorOptions) -> FactorMeasurements:
+def measure_factors(base: Task, factors: Sequence[CaseFactor], options: FactorOptions) -> FactorMeasurements:
     """Measure a design around a base point. UserError if the base cannot be measured."""
     search = _FactorSearch(base, factors, options)
     try:
@@ -82,7 +82,7 @@ def measure_factors(base: Task, factors: Sequence[Factor], options: FactorOption
 
 
 class _FactorSearch:
-    def __init__(self, base: Task, factors: Sequence[Factor], options: FactorOptions) -> None:
+    def __init__(self, base: Task, factors: Sequence[CaseFactor], options: FactorOptions) -> None:
         self.base, self.factors, self.options = base, factors, options
         self.found = FactorMeasurements()
         self.origin: Point = tuple(factor.base for factor in factors)

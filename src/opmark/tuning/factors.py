@@ -55,7 +55,7 @@ class TaskDraft:
 
 
 @dataclass(frozen=True)
-class Factor:
+class CaseFactor:
     """One thing that can be varied."""
 
     name: str
@@ -124,7 +124,7 @@ class Factor:
         return int(min(max(round(value / step) * step, self.low), self.high))
 
 
-def find_factors(base: Task, info: BackendInfo) -> list[Factor]:
+def find_factors(base: Task, info: BackendInfo) -> list[CaseFactor]:
     """Return everything that can be varied of a task, and what cannot be, with the reason."""
     case, settings = base.case, base.settings
     return [
@@ -133,13 +133,13 @@ def find_factors(base: Task, info: BackendInfo) -> list[Factor]:
     ]  # fmt: skip
 
 
-def with_knobs(base: Task, factors: Sequence[Factor]) -> Task:
+def with_knobs(base: Task, factors: Sequence[CaseFactor]) -> Task:
     """Return the task with the implementation whose knobs are varied, if any are."""
     label = next((factor.implementation for factor in factors if factor.implementation), "")
     return replace(base, implementation=label) if label else base
 
 
-def make_task(base: Task, factors: Sequence[Factor], point: Mapping[str, Value]) -> Task:
+def make_task(base: Task, factors: Sequence[CaseFactor], point: Mapping[str, Value]) -> Task:
     """Return the task of a point. InvalidParameter if the operator does not take such parameters."""
     settings = base.settings
     draft = TaskDraft(dict(base.case.params), dict(settings.configuration), settings)
@@ -170,7 +170,7 @@ def _fit_knobs(case: Case, base: Task, configuration: dict[str, Any]) -> dict[st
     return {name: value for name, value in fitted.items() if name in configuration}
 
 
-def choose_factors(texts: Sequence[str], known: Sequence[Factor], base: Task) -> list[Factor]:
+def choose_factors(texts: Sequence[str], known: Sequence[CaseFactor], base: Task) -> list[CaseFactor]:
     """Return the factors that `--factor NAME`, `NAME=LOW:HIGH` or `NAME=V,V` name, or the default ones."""
     by_name = {factor.name: factor for factor in known}
     if not texts:
@@ -206,11 +206,11 @@ def choose_factors(texts: Sequence[str], known: Sequence[Factor], base: Task) ->
 _LIST = "`opmark factors --list OP` says what can be varied here, and how"
 
 
-def _varies(factor: Factor) -> bool:
+def _varies(factor: CaseFactor) -> bool:
     return len(factor.first_levels()) > 1
 
 
-def _restrict(factor: Factor, text: str) -> Factor:
+def _restrict(factor: CaseFactor, text: str) -> CaseFactor:
     """Return the factor with the range or the levels that were typed."""
     hint = f"as in --factor {factor.name}={_example(factor)}"
     low, colon, high = text.partition(":")
@@ -250,7 +250,7 @@ def _restrict(factor: Factor, text: str) -> Factor:
     return _with_base(dataclasses.replace(factor, levels=levels), hint)
 
 
-def _with_base(factor: Factor, hint: str) -> Factor:
+def _with_base(factor: CaseFactor, hint: str) -> CaseFactor:
     if len(factor.levels) < 2:
         raise InvalidParameter(f"--factor {factor.name}: expected at least 2 levels, got {len(factor.levels)}", hint)
     if factor.base in factor.levels:
@@ -258,7 +258,7 @@ def _with_base(factor: Factor, hint: str) -> Factor:
     return dataclasses.replace(factor, base=factor.levels[len(factor.levels) // 2])
 
 
-def _number(factor: Factor, text: str, hint: str) -> float:
+def _number(factor: CaseFactor, text: str, hint: str) -> float:
     try:
         return float(parse_bytes(text)) if factor.in_bytes else float(text)
     except ValueError:
@@ -266,7 +266,7 @@ def _number(factor: Factor, text: str, hint: str) -> float:
         raise InvalidParameter(f"--factor {factor.name}: expected {what}, got `{text}`", hint) from None
 
 
-def _example(factor: Factor) -> str:
+def _example(factor: CaseFactor) -> str:
     if factor.levels:
         return ",".join(factor.format(value) for value in factor.levels[:2])
     return f"{factor.format(factor.low or 1)}:{factor.format(factor.high or 1024)}"
@@ -275,12 +275,12 @@ def _example(factor: Factor) -> str:
 # Inside of an operator: sizes and other parameters.
 
 
-def _sizes(case: Case) -> Iterator[Factor]:
+def _sizes(case: Case) -> Iterator[CaseFactor]:
     operator = find_operator(case.op)
     places = size_places(operator, case.params)
     moved = _moving(case)
     if not moved:
-        yield Factor("size", "operator", "", _nothing, why_not=f"{case.op} has no size that its data grow with")
+        yield CaseFactor("size", "operator", "", _nothing, why_not=f"{case.op} has no size that its data grow with")
     else:
         largest = max(places[place] for place in moved)
 
@@ -296,7 +296,7 @@ def _sizes(case: Case) -> Iterator[Factor]:
         def set_size(draft: TaskDraft, n: Any) -> None:
             draft.params |= {name: scaled(draft.params, n)[name] for name in names}
 
-        yield Factor(
+        yield CaseFactor(
             "size", "operator", f"parameters of the case: {together}, in their proportions", set_size, largest,
             low=1, high=high, touches=touches, default=True,
         )  # fmt: skip
@@ -306,7 +306,7 @@ def _sizes(case: Case) -> Iterator[Factor]:
             set_size(draft, _size_of_bytes(case, scaled, nbytes, largest, base_bytes))
 
         reach = max(base_bytes, _bytes(case, scaled(case.params, high)))
-        yield Factor(
+        yield CaseFactor(
             "working_set", "resource", f"bytes of all tensors: {together}, in their proportions", set_bytes,
             min(max(base_bytes, LEAST_BYTES), MOST_BYTES), low=LEAST_BYTES, high=min(MOST_BYTES, reach),
             touches=touches, in_bytes=True,
@@ -318,7 +318,7 @@ def _sizes(case: Case) -> Iterator[Factor]:
         def set_one(draft: TaskDraft, n: Any, place: Any = place) -> None:
             draft.params |= resize(draft.params, [place], lambda _: int(n))
 
-        yield Factor(
+        yield CaseFactor(
             own, "operator", "parameter of the case", set_one, value, low=1, high=max(LARGEST_SIZE, value),
             touches=frozenset({name}),
         )  # fmt: skip
@@ -382,13 +382,13 @@ def _size_of_bytes(
     return high
 
 
-def _parameters(case: Case, info: BackendInfo) -> Iterator[Factor]:
+def _parameters(case: Case, info: BackendInfo) -> Iterator[CaseFactor]:
     """Yield parameters with choices: element types, layouts, kinds."""
     operator = find_operator(case.op)
     for param in operator.params:
         levels = _choices(param, info)
         if len(levels) > 1:
-            yield Factor(
+            yield CaseFactor(
                 param.name, "operator", "parameter of the case", _setter(param.name),
                 case.params.get(param.name, param.default), levels=levels, touches=frozenset({param.name}),
                 default=True,
@@ -417,7 +417,7 @@ def _nothing(draft: TaskDraft, value: Any) -> None:
 # Knobs.
 
 
-def _knobs(base: Task, info: BackendInfo) -> Iterator[Factor]:
+def _knobs(base: Task, info: BackendInfo) -> Iterator[CaseFactor]:
     """Yield the knobs of the implementation of a task, or of the first that has any. Knobs that are not varied have
     their default."""
     found = find_tunables(base.case, info)
@@ -435,7 +435,7 @@ def _knobs(base: Task, info: BackendInfo) -> Iterator[Factor]:
         def set_knob(draft: TaskDraft, value: Any, name: str = knob.name) -> None:
             draft.configuration[name] = value
 
-        yield Factor(
+        yield CaseFactor(
             knob.name, "knob", knob.summary or f"knob of {label} ({knob.kind})", set_knob, knob.usual,
             levels=tuple(levels), touches=frozenset({f"knob {knob.name}"}), default=True, implementation=label,
         )  # fmt: skip
@@ -453,7 +453,7 @@ def _thin(values: Sequence[Value], keep: Value) -> list[Value]:
 # Resources.
 
 
-def _threads(settings: Settings, info: BackendInfo) -> Iterator[Factor]:
+def _threads(settings: Settings, info: BackendInfo) -> Iterator[CaseFactor]:
     cores = len(affinity())
     why = (
         ""
@@ -464,14 +464,14 @@ def _threads(settings: Settings, info: BackendInfo) -> Iterator[Factor]:
     def set_threads(draft: TaskDraft, value: Any) -> None:
         draft.settings = replace(draft.settings, threads=int(value))
 
-    yield Factor(
+    yield CaseFactor(
         THREADS, "resource", "number of threads of the worker, in its environment before the framework starts",
         set_threads, min(settings.threads, cores), low=1, high=cores, touches=frozenset({THREADS}), why_not=why,
         default=True,
     )  # fmt: skip
 
 
-def _placements(settings: Settings, info: BackendInfo) -> Iterator[Factor]:
+def _placements(settings: Settings, info: BackendInfo) -> Iterator[CaseFactor]:
     cores = topology.logical_cores()
     count, nodes = settings.threads, sorted({core.node for core in cores})
     on_device = "" if info.device in _HOSTS else f"{info.name} computes on a device"
@@ -493,13 +493,13 @@ def _placements(settings: Settings, info: BackendInfo) -> Iterator[Factor]:
     why = on_device or (
         "" if distinct else f"{count} threads on {len(cores)} cores have one placement: choose fewer --threads"
     )
-    yield Factor(
+    yield CaseFactor(
         "affinity", "resource", "cores of the worker (sched_setaffinity); free: the kernel moves threads",
         choose(distinct), "free", levels=("free", *distinct), touches=frozenset({"cores"}), why_not=why, default=True,
     )  # fmt: skip
     kinds = sorted({core.kind for core in cores if core.kind})
     of_kind = {kind: [core for core in cores if core.kind == kind] for kind in kinds}
-    yield Factor(
+    yield CaseFactor(
         "core_type", "resource", "cores of one kind (sched_setaffinity)",
         choose({kind: lambda n, own=own: topology.scatter(own, n) for kind, own in of_kind.items()}),  # type: ignore[misc]
         kinds[0] if kinds else "", levels=tuple(kinds), touches=frozenset({"cores"}),
@@ -507,7 +507,7 @@ def _placements(settings: Settings, info: BackendInfo) -> Iterator[Factor]:
         default=True,
     )  # fmt: skip
     single = topology.scatter(cores, len({(core.package, core.physical) for core in cores}))
-    yield Factor(
+    yield CaseFactor(
         "smt", "resource", "threads on physical cores of their own, or two on each (sched_setaffinity)",
         choose({"one per core": lambda n: single[:n], "siblings": spread["compact"]}), "one per core",
         levels=("one per core", "siblings"), touches=frozenset({"cores"}),
@@ -520,7 +520,7 @@ def _placements(settings: Settings, info: BackendInfo) -> Iterator[Factor]:
     )  # fmt: skip
     of_node = {f"node {node}": [core for core in cores if core.node == node] for node in nodes}
     one_node = f"this machine has one NUMA node, as far as the kernel tells ({len(cores)} cores)"
-    yield Factor(
+    yield CaseFactor(
         "numa", "resource", "cores of one NUMA node (sched_setaffinity); memory follows them",
         choose({name: lambda n, own=own: topology.compact(own, n) for name, own in of_node.items()}),  # type: ignore[misc]
         "node 0", levels=tuple(of_node), touches=frozenset({"cores"}),
@@ -534,20 +534,20 @@ def _placements(settings: Settings, info: BackendInfo) -> Iterator[Factor]:
             "memory_node": nodes[0] if level == "local" else nodes[-1],
         }  # fmt: skip
 
-    yield Factor(
+    yield CaseFactor(
         "memory", "resource", "memory of the same or of another NUMA node (set_mempolicy)", set_memory, "local",
         levels=("local", "remote"), touches=frozenset({"cores", "memory"}),
         why_not=on_device or (one_node if len(nodes) < 2 else topology.why_no_memory_policy()), default=len(nodes) > 1,
     )  # fmt: skip
 
 
-def _cache(settings: Settings, info: BackendInfo) -> Iterator[Factor]:
+def _cache(settings: Settings, info: BackendInfo) -> Iterator[CaseFactor]:
     states = ("warm", "rotated") if info.device in _HOSTS else ("warm", "cold")
 
     def set_state(draft: TaskDraft, value: Any) -> None:
         draft.settings = replace(draft.settings, caches=(value,))
 
-    yield Factor(
+    yield CaseFactor(
         "cache_state", "resource", "what is in the caches when a call begins (--cache)", set_state, states[0],
         levels=states, touches=frozenset({"caches"}),
     )  # fmt: skip
@@ -557,20 +557,20 @@ def _cache(settings: Settings, info: BackendInfo) -> Iterator[Factor]:
     def set_ways(draft: TaskDraft, value: Any) -> None:
         draft.resources["cache_ways"] = int(value)
 
-    yield Factor(
+    yield CaseFactor(
         "l3_ways", "resource", "ways of the last-level cache that the worker may fill (resctrl, CAT)", set_ways, high,
         low=low, high=high, touches=frozenset({"l3"}), why_not=why, default=True,
     )  # fmt: skip
 
 
-def _device(info: BackendInfo) -> Iterator[Factor]:
+def _device(info: BackendInfo) -> Iterator[CaseFactor]:
     no_gpu = "" if info.device == "cuda" else f"{info.name} does not compute on an NVIDIA GPU"
     pipe = Path(os.environ.get(_MPS, "/tmp/nvidia-mps")) / "control"
 
     def set_share(draft: TaskDraft, value: Any) -> None:
         draft.resources["sm_percent"] = int(value)
 
-    yield Factor(
+    yield CaseFactor(
         "sm_percent", "resource", "share of the multiprocessors (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE)", set_share, 100,
         low=10, high=100, touches=frozenset({"sm"}),
         why_not=no_gpu or (
@@ -583,7 +583,7 @@ def _device(info: BackendInfo) -> Iterator[Factor]:
     def set_clock(draft: TaskDraft, value: Any) -> None:
         draft.resources["clock"] = int(value)
 
-    yield Factor(
+    yield CaseFactor(
         "clock", "resource", "MHz that the clock guard locks the GPU at (NVML); it sets it back at the end", set_clock,
         clocks[-1] if clocks else 0, levels=clocks, touches=frozenset({"clock"}),
         why_not=no_gpu or ("" if clocks else "NVML does not tell which clocks this GPU has"),
@@ -613,27 +613,27 @@ def _gpu_clocks() -> tuple[Value, ...]:
 # Between operators.
 
 
-def _parallelism(settings: Settings, info: BackendInfo) -> Iterator[Factor]:
+def _parallelism(settings: Settings, info: BackendInfo) -> Iterator[CaseFactor]:
     def set_clients(draft: TaskDraft, value: Any) -> None:
         draft.settings = replace(draft.settings, load=Load(int(value)), quantities=(), caches=())
 
     most = len(affinity()) if info.device in _HOSTS else _CLIENTS
     what = "threads of one process that call at the same time" + ("" if info.device in _HOSTS else ", each on a stream")
-    yield Factor(
+    yield CaseFactor(
         "clients", "parallelism", f"{what} (--clients); the time is that of one answer", set_clients, 1, low=1,
         high=max(2, most), touches=frozenset({"load", "caches"}),
     )  # fmt: skip
-    yield Factor(
+    yield CaseFactor(
         "processes", "parallelism", "", _nothing, why_not="processes at the same time are `opmark corun OP OP`",
     )  # fmt: skip
-    yield Factor(
+    yield CaseFactor(
         "combination", "parallelism", "", _nothing, why_not="operators at the same time are `opmark corun A B`",
     )  # fmt: skip
 
     def set_seed(draft: TaskDraft, value: Any) -> None:
         draft.settings = replace(draft.settings, seed=int(value))
 
-    yield Factor(
+    yield CaseFactor(
         "seed", "check", "other input data of the same kind: a check that what does nothing has no effect",
         set_seed, settings.seed, levels=tuple(settings.seed + i for i in range(3)), touches=frozenset({"seed"}),
     )  # fmt: skip

@@ -36,6 +36,7 @@ from opmark.stats.factors import (
     correlate,
     curve_noise,
     find_knees,
+    level_means,
     trend,
     variance_shares,
 )
@@ -335,10 +336,10 @@ def _effect(
     enough = len(places) > 1 and values.shape[1] > 1
     reach = shares.spread * math.sqrt(shares.total.get(factor.name, 0.0))
     if enough:
-        reach = max(reach, float(np.ptp(values.mean(axis=1))))
+        reach = max(reach, float(np.ptp(level_means(values))))
     matters = None if p is None else p <= ALPHA and reach >= math.log1p(_SMALL)
     if enough:
-        means = values.mean(axis=1)
+        means = level_means(values)
         ratio = math.exp(float(means.max() - means.min()))
         direction = trend(values) if factor.ordered else "unknown"  # type: ignore[assignment]
         first, tied = best_levels(values)

@@ -15,6 +15,7 @@ from opmark.errors import UserError
 from opmark.plugin import BackendInfo
 from opmark.plugin.registry import backend as find_backend
 from opmark.runner import instruction_set
+from opmark.runner.clocks import FACT as CLOCKS
 from opmark.runner.clocks import ClockLocks
 from opmark.runner.guests.placement import why_missing
 from opmark.runner.worker_process import WorkerDied, WorkerProcess, record_of_death
@@ -254,6 +255,13 @@ class Supervisor:
         except WorkerDied:
             self.close()
             raise
+        if self._own_clocks and not hello.unavailable:
+            locked = str(hello.environment.facts.get(CLOCKS, ""))
+            if not locked.startswith("locked at"):  # a number at another clock would mislead
+                self.close()
+                raise WorkerDied(
+                    "error", f"the clock cannot be {self._resources and self._resources.clock} MHz: {locked}"
+                )
         self._hello = hello
         if not hello.unavailable:
             self._environment = hello.environment.id

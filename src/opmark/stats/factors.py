@@ -28,7 +28,7 @@ DRAWS = 499
 ALPHA = 0.05
 _PRIOR_FREEDOM = 4.0
 """The noise of a point is shrunk towards that of all points, as if so many further rounds had been seen."""
-_COMPLETE = 0.6
+_COMPLETE = 0.3
 """A round counts if it has at least this share of the points; a budget may cut the last one."""
 MOST_KNEES = 3
 LEAST_LEVELS = 5
@@ -41,6 +41,7 @@ _FINE = 0.01
 """What a broken line misses by so little is no further knee, however quiet the machine is: bends are often round."""
 _GRID = 200
 """Places that a knee is looked for at."""
+_FILLINGS = 20
 _CELLS = 16
 """Cells into which the range of an ordered factor is cut for averages over it."""
 _BINS = 5
@@ -72,33 +73,36 @@ class FactorDesign:
         return tuple(axis.base for axis in self.axes)
 
     def complete(self) -> FactorDesign:
-        """Return the design without rounds that lack many points, and without points that lack half of the others."""
-        import numpy as np
-
-        known = np.isfinite(self.values)
-        rounds = np.asarray(known.mean(axis=0) >= _COMPLETE)
-        kept = np.asarray(known[:, rounds].sum(axis=1) > max(1, rounds.sum() // 2))
-        points = tuple(point for point, keep in zip(self.points, kept, strict=True) if keep)
-        return FactorDesign(self.axes, points, self.values[kept][:, rounds])
+        """Return the design without rounds that have few points, and without points that have one round alone."""
+        rows, rounds = _usable(self.values)
+        points = tuple(point for point, keep in zip(self.points, rows, strict=True) if keep)
+        return FactorDesign(self.axes, points, self.values[rows][:, rounds])
 
     def curve(self, axis: int) -> tuple[list[int], Array]:
-        """Return the levels of an axis that were measured with all others at the base, and their values by round.
-        Rounds that lack one of them are left out."""
+        """Return the levels of an axis that were measured with all others at the base, and their values by round; nan
+        where there is none."""
         import numpy as np
 
         rest = [other for other in range(len(self.axes)) if other != axis]
         found = {
             point[axis]: row
             for point, row in zip(self.points, self.values, strict=True)
-            if all(point[other] == self.axes[other].base for other in rest) and np.isfinite(row).any()
+            if all(point[other] == self.axes[other].base for other in rest)
         }
         levels = sorted(found)
-        if not levels:
-            return [], np.empty((0, 0))
-        values = np.array([found[level] for level in levels])
-        rounds = np.isfinite(values).mean(axis=0) >= _COMPLETE
-        kept = np.asarray(np.isfinite(values[:, rounds]).all(axis=1))
-        return [level for level, keep in zip(levels, kept, strict=True) if keep], values[kept][:, rounds]
+        values = np.array([found[level] for level in levels]) if levels else np.empty((0, 0))
+        rows, rounds = _usable(values)
+        return [level for level, keep in zip(levels, rows, strict=True) if keep], values[rows][:, rounds]
+
+
+def _usable(values: Array) -> tuple[list[bool], list[bool]]:
+    """Return which rows and which rounds are used: rounds that have a share of the rows, rows that two rounds have."""
+    import numpy as np
+
+    known = np.isfinite(values)
+    seen = max(1, int(known.any(axis=1).sum())) if known.size else 1
+    rounds = known.sum(axis=0) >= _COMPLETE * seen
+    return (known[:, rounds].sum(axis=1) >= 2).tolist(), rounds.tolist()
 
 
 # One curve: is there an effect, does it rise or fall, and where does it bend?
@@ -112,14 +116,39 @@ class CurveNoise(NamedTuple):
     freedom: int
 
 
+def level_means(values: Array) -> Array:
+    """Return the mean of each level of a curve (levels by rounds), as if every level had a value in every round."""
+    means: Array = _fill_curve(values).mean(axis=1)
+    return means
+
+
 def curve_noise(values: Array) -> CurveNoise:
     """Return the noise of the levels of a curve (levels by rounds), without what a whole round has in common."""
+    import numpy as np
+
     levels, rounds = values.shape
-    freedom = (levels - 1) * (rounds - 1)
+    known = int(np.isfinite(values).sum())
+    freedom = known - levels - rounds + 1
     if freedom < 1:
         return CurveNoise(math.nan, 0)
-    residual = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0, keepdims=True) + values.mean()
-    return CurveNoise(float((residual**2).sum()) / freedom / rounds, freedom)
+    whole = _fill_curve(values)
+    residual = whole - whole.mean(axis=1, keepdims=True) - whole.mean(axis=0, keepdims=True) + whole.mean()
+    return CurveNoise(float((residual**2).sum()) / freedom / (known / levels), freedom)
+
+
+def _fill_curve(values: Array) -> Array:
+    """Return the values with those of an additive model, level and round, where one is missing."""
+    import numpy as np
+
+    missing = ~np.isfinite(values)
+    if not missing.any():
+        return values
+    found = np.where(missing, 0.0, values)
+    found = np.where(missing, (found.sum(axis=1) / (~missing).sum(axis=1))[:, None], found)
+    for _ in range(_FILLINGS):
+        model = found.mean(axis=1, keepdims=True) + found.mean(axis=0, keepdims=True) - found.mean()
+        found = np.where(missing, model, found)
+    return found
 
 
 def trend(values: Array) -> str:
@@ -128,7 +157,7 @@ def trend(values: Array) -> str:
     noise = curve_noise(values)
     if not noise.freedom:
         return "unknown"
-    means = values.mean(axis=1)
+    means = level_means(values)
     pairs = list(combinations(range(len(means)), 2))
     limit = _t(1 - ALPHA / 2 / len(pairs), noise.freedom) * math.sqrt(2 * noise.variance)
     up = any(means[b] - means[a] > limit for a, b in pairs)
@@ -138,7 +167,7 @@ def trend(values: Array) -> str:
 
 def best_levels(values: Array) -> tuple[int, list[int]]:
     """Return the index of the lowest level of a curve, and all that are not surely above it."""
-    means, noise = values.mean(axis=1), curve_noise(values)
+    means, noise = level_means(values), curve_noise(values)
     best = int(means.argmin())
     if not noise.freedom:
         return best, list(range(len(means)))

@@ -37,7 +37,7 @@ def join(ways: int, root: Path = ROOT, pid: int = 0) -> None:
     """Put this process into the group that may fill so many ways of every last-level cache; what it starts from now on
     is in it too. The group is made if nobody has made it yet."""
     if reason := why_not(root):
-        raise UserError(f"{ways} ways of the cache cannot be had: {reason}", "`opmark factors --list`")
+        raise UserError(f"{ways} ways of the cache cannot be had: {reason}")
     group = root / f"{_PREFIX}{ways}"
     try:
         group.mkdir(exist_ok=True)
@@ -47,9 +47,7 @@ def join(ways: int, root: Path = ROOT, pid: int = 0) -> None:
         (group / "schemata").write_text("L3:" + ";".join(f"{cache.strip()}={mask}" for cache in caches) + "\n")
         (group / "tasks").write_text(str(pid or os.getpid()))
     except OSError as error:
-        raise UserError(
-            f"{ways} ways of the cache cannot be had: {error.strerror}", "`opmark factors --list`"
-        ) from None
+        raise UserError(f"{ways} ways of the cache cannot be had: {error.strerror}") from None
 
 
 def remove_groups(root: Path = ROOT) -> None:

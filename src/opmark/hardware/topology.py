@@ -92,12 +92,12 @@ def has_smt(cores: Sequence[LogicalCore]) -> bool:
 def run_on(cores: Sequence[int]) -> None:
     """Keep this process, and what it starts from now on, to these cores."""
     if not hasattr(os, "sched_setaffinity"):
-        raise UserError(f"{platform.system()} does not let a process choose its cores", "leave the factor out")
+        raise UserError(f"{platform.system()} does not let a process choose its cores")
     try:
         os.sched_setaffinity(0, cores)
     except OSError as error:
         listed = ",".join(map(str, cores))
-        raise UserError(f"cores {listed} cannot be used here: {error.strerror}", "`opmark factors --list`") from None
+        raise UserError(f"cores {listed} cannot be used here: {error.strerror}") from None
 
 
 def why_no_memory_policy() -> str:
@@ -110,13 +110,13 @@ def why_no_memory_policy() -> str:
 def take_memory_from(node: int) -> None:
     """Take the memory of this process from one NUMA node from now on."""
     if reason := why_no_memory_policy():
-        raise UserError(f"memory cannot be bound to node {node}: {reason}", "`opmark factors --list`")
+        raise UserError(f"memory cannot be bound to node {node}: {reason}")
     mask = (ctypes.c_ulong * (node // 64 + 1))()
     mask[node // 64] = 1 << (node % 64)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(_SET_MEMPOLICY[platform.machine()], _BIND, mask, 64 * len(mask) + 1) != 0:
         reason = os.strerror(ctypes.get_errno())
-        raise UserError(f"memory cannot be bound to node {node}: {reason}", "`opmark factors --list`")
+        raise UserError(f"memory cannot be bound to node {node}: {reason}")
 
 
 def _kinds(cpu: Path, devices: Path) -> dict[int, str]:

@@ -18,7 +18,7 @@ from opmark.runner.plan import Plan
 from opmark.runner.session import Retries, run_plan
 from opmark.runner.supervisor import KeptWorkers, WorkerOptions
 from opmark.schema import Record, Task
-from opmark.schema.record import COUNTED
+from opmark.schema.record import MEASURED
 from opmark.stats.factors import bend_place
 from opmark.stats.interval import median_interval
 from opmark.tuning.factors import CaseFactor, Value, make_task
@@ -26,7 +26,7 @@ from opmark.units import count_noun
 
 _PAIR_SHARE = 0.4
 """Share of the points that grids of pairs may take, unless the curves need fewer than the rest."""
-_USUAL_SPREAD = 0.01
+_USUAL_SPREAD = 0.02
 """Processes differ by about so much, which one process alone does not show."""
 _MOST_WORKERS = 4
 """Idle workers that are kept for further points."""
@@ -277,8 +277,9 @@ def _is_number(value: Value) -> bool:
 
 
 def _log_time(record: Record) -> tuple[float, float] | None:
-    """Return the logarithm of the time of a record, and the standard deviation that its samples show."""
-    measured = record.measurement() if record.status in COUNTED else None
+    """Return the logarithm of the time of a record, and the standard deviation that its samples show. What other work
+    disturbed is good enough to choose points by."""
+    measured = record.measurement() if record.status in MEASURED else None
     if measured is None or not measured.per_call or measured.per_call <= 0:
         return None
     interval = median_interval(measured.samples)

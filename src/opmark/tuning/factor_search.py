@@ -229,21 +229,24 @@ class _FactorSearch:
 
     def _run(self, tasks: Sequence[Task], what: str, deadline: float, process: int) -> list[Record]:
         """Run tasks until the deadline, those of one worker after each other. What is known already is not measured."""
-        options, made = self.options, []
+        options = self.options
+        made: list[Record] = []
         known = [options.done[task.id] for task in tasks if task.id in options.done]
         left = [task for task in tasks if task.id not in options.done]
         order: dict[Any, int] = {}
         for task in left:
             order.setdefault(_worker_key(task), len(order))
         left.sort(key=lambda task: order[_worker_key(task)])
-        number = len(tasks) - len(left)
+        # How many points there will be is known once the first process is done; until then, at most so many.
+        points = len(self.found.tasks) if process else options.points
         for _, group in groupby(left, key=_worker_key):
             for task in group:
                 if options.clock() > deadline and self.times:
                     self._note_budget(process)
                     break
-                number += 1
-                options.on_progress(FactorProgress(number, len(tasks), process, options.processes, what))
+                number = len(self.found.records) + len(known) + len(made) + 1
+                most = max(number, points * options.processes)
+                options.on_progress(FactorProgress(number, most, process, options.processes, what))
                 for record in run_plan(Plan((task,), ()), self.workers, retries=options.retries):
                     options.add(record)
                     made.append(record)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from opmark.hardware.host import affinity
+from opmark.hardware.resctrl import why_not
 from opmark.plugin import BackendInfo
 from opmark.plugin.registry import backend
 from opmark.runner import instruction_set
 from opmark.runner.supervisor import Supervisor, WorkerOptions
 from opmark.runner.worker_process import WorkerDied, WorkerProcess
-from opmark.schema import Environment, Record, Task
+from opmark.schema import Environment, Record, Resources, Task
 
 Plugin = Callable[..., BackendInfo]
 MakeTask = Callable[..., Task]
@@ -209,7 +211,7 @@ def test_a_start_is_limited_by_a_time_out_that_is_shorter_than_the_default(timeo
 def test_a_process_that_the_system_does_not_allow_is_a_record(
     supervise: Supervise, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr("opmark.runner.supervisor.WorkerProcess", refuse)
@@ -405,3 +407,39 @@ def test_a_worker_that_never_takes_a_task_is_replaced_once(
     record = supervise(backend("null")).run(make_task())
     assert (record.status, record.reason, len(tried)) == ("error", "gone before it began", 2)
     assert record.untried
+
+
+@contextmanager
+def supervised(resources: Resources, environments: list[Environment]) -> Iterator[Supervisor]:
+    options = WorkerOptions(60.0, keep=environments.append)
+    with closing(Supervisor(backend("null"), 1, options, resources=resources)) as supervisor:
+        yield supervisor
+
+
+def test_a_worker_keeps_to_the_cores_that_its_task_names(make_task: MakeTask) -> None:
+    core, environments = affinity()[-1], list[Environment]()
+    with supervised(Resources("scatter", (core,)), environments) as supervisor:
+        assert supervisor.run(make_task("add", "null", shape=[4])).status == "ok"
+    assert environments[0].facts["affinity"] == [core]
+
+
+def test_cores_that_are_not_there_are_a_record_with_the_reason(make_task: MakeTask) -> None:
+    with supervised(Resources("scatter", (99_999,)), []) as supervisor:
+        record = supervisor.run(make_task("add", "null", shape=[4]))
+    assert record.status == "error"
+    assert "cores 99999 cannot be used here" in record.reason
+
+
+def test_ways_of_the_cache_that_cannot_be_had_are_a_record_with_the_reason(make_task: MakeTask) -> None:
+    if not why_not():
+        pytest.skip("this machine shares out its cache")
+    with supervised(Resources(cache_ways=2), []) as supervisor:
+        record = supervisor.run(make_task("add", "null", shape=[4]))
+    assert "2 ways of the cache cannot be had" in record.reason
+
+
+def test_a_clock_that_cannot_be_locked_is_a_record_with_the_reason(make_task: MakeTask) -> None:
+    with supervised(Resources(clock=1500), []) as supervisor:
+        record = supervisor.run(make_task("add", "null", shape=[4]))
+    assert record.status == "error"
+    assert "the clock cannot be 1500 MHz: not locked: it is no NVIDIA GPU" in record.reason

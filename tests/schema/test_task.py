@@ -12,7 +12,7 @@ from opmark.schema.case import content_id
 
 SETTINGS = Settings(2, "quick", EFFORTS["quick"])
 CASE = Case.of("add", {"shape": [2]}, "forward")
-LATER = {"compile_only", "load", "data", "artifact", "configuration", "company"}
+LATER = {"compile_only", "load", "data", "artifact", "configuration", "company", "resources"}
 """Fields that were added later: an id has them only where they are not the default."""
 
 

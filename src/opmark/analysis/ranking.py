@@ -304,11 +304,11 @@ def _entrants(source: Source) -> dict[tuple[Any, ...], Ways]:
 
 
 def _by_task(records: Iterable[Record]) -> list[tuple[Record, ...]]:
-    """Group records that differ only in the process. Those under load or in company are left out: neither is a way to
-    compute."""
+    """Group records that differ only in the process. Those under load, in company or on a part of
+    the machine are left out: none of these is a way to compute."""
     found: dict[str, list[Record]] = {}
     for record in records:
-        if record.task.settings.circumstances:
+        if record.task.settings.conditions:
             continue
         found.setdefault(record.task.across_processes.id, []).append(record)
     return [tuple(group) for group in found.values()]

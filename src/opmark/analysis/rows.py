@@ -437,7 +437,7 @@ class RowNames:
         return found
 
     def where(self, head: RecordHead, processes: int) -> str:
-        under = head.body.task.settings.circumstances
+        under = head.body.task.settings.conditions
         key = (head.backend, head.implementation, head.threads, under, processes)
         found = self._where.get(key)
         if found is None:
@@ -488,7 +488,7 @@ def _head_of(record: Record, run_id: str) -> RecordHead:
 def _rivals_key(task: Task) -> object:
     """Return a key that is equal for tasks that differ only in their implementation."""
     settings = task.settings
-    return task.case.id, task.backend, settings.threads, settings.mode, settings.seed, settings.circumstances
+    return task.case.id, task.backend, settings.threads, settings.mode, settings.seed, settings.conditions
 
 
 def _gain(row: Row, first: Row) -> float | None:

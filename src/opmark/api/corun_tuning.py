@@ -16,7 +16,7 @@ from msgspec.structs import replace as replace_fields
 from opmark.api.result import open_store
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.space import THREADS, Configuration, format_configuration
-from opmark.runner.corun import Member, pinned_side, run_company
+from opmark.runner.corun import Member, pinned_to, run_company
 from opmark.runner.session import RunRecorder
 from opmark.runner.supervisor import Supervisor, WorkerOptions
 from opmark.schema import Record, Task
@@ -137,7 +137,7 @@ class _JointSearch:
 
     def _measure_alone(self, task: Task, cores: tuple[int, ...], workers: WorkerOptions) -> Record:
         info = find_backend(task.backend)
-        worker = Supervisor(info, task.settings.threads, workers, pinned_side(info, task.settings.threads, cores))
+        worker = Supervisor(info, task.settings.threads, workers, resources=pinned_to(cores))
         try:
             return worker.run(task)
         finally:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from opmark.schema import Environment, Record, Run
     from opmark.schema.chart import Chart
     from opmark.schema.comparison import Candidate, Compared
+    from opmark.tuning.factor_search import FactorProgress
     from opmark.tuning.search import Trial
 
 _EFFORT = options_of(MeasureOptions)["effort"].option
@@ -414,6 +415,40 @@ class ScheduleRequest(OptionSet):
     on_step: OnStep = ignore_step
     on_turn: "Callable[[TurnProgress], None] | None" = None
     say: Callable[[str], None] = talk
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FactorsRequest(StoreOptions, MeasureOptions, Selection):
+    """`opmark factors`"""
+
+    factor: Annotated[
+        Names,
+        Option("What to vary: NAME, NAME=LOW:HIGH or NAME=VALUE,VALUE, as in threads=1:8. [default: what --list marks]",
+               form="texts"),
+    ] = ()  # fmt: skip
+    listing: Annotated[
+        bool, Option("List what can be varied, its range and how it is controlled here, or why not.", ("--list",))
+    ] = False
+    run: Annotated[str | None, Option("Read a stored run, instead of measuring.")] = None
+    trials: Annotated[
+        int, Option("Points to measure at most, each in all processes.", least=3, most=10**6, example="60")
+    ] = 60  # fmt: skip
+    budget: Annotated[str, Option("How long to measure, as in 90s, 10m or 2h.")] = "10m"
+    interactions: Annotated[bool, Option("Measure pairs of factors too.")] = True
+    processes: Annotated[
+        int,
+        Option("Fresh processes of each point: what differs between them is noise.", least=2, most=100, example="3"),
+    ] = 3  # fmt: skip
+    effort: Annotated[str, _EFFORT] = "quick"
+    retries: Annotated[int, _RETRIES] = 1
+    resume: Annotated[bool, Option("Continue an interrupted study.")] = False
+    on_progress: "Callable[[FactorProgress], None]" = lambda progress: None
+    on_record: "Callable[[Record], None] | None" = None
+    say: Callable[[str], None] = talk
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_compile_only(self)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -109,6 +109,12 @@ COMMANDS = {
         "compares it with the sequential one in turns. Over several devices, from tables of times: equilibrium and "
         "optimum.",
     ),
+    "factors": (
+        "factors",
+        "What decides the time of an operator: sizes, types, threads, knobs, placement?"
+        "\n\nVaries one thing at a time and in pairs, more finely where the time bends. Share of the variance, "
+        "interactions, knees and turning points, each with its interval. --list: what can be varied here.",
+    ),
     "replay": (
         "replay",
         "How long does a recorded program take here?"
@@ -196,8 +202,8 @@ COMMANDS = {
 
 PANELS = {
     "Measure": (
-        "run", "corun", "list", "describe", "coverage", "judge", "capture", "replay", "extract", "ledger", "evaluate",
-        "predict",
+        "run", "corun", "list", "describe", "coverage", "factors", "judge", "capture", "replay", "extract", "ledger",
+        "evaluate", "predict",
     ),
     "Tune": ("space", "tune", "tuned", "schedule"),
     "Compare": ("compare", "ab", "check", "bisect", "nightly", "rank", "history"),

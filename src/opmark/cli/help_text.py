@@ -66,6 +66,11 @@ EXAMPLES = {
         "opmark tune -w ops.yaml --backend triton-cuda --trials 200",
         "opmark tune model:resnet-18 --backend tvm-cpu --tuner xgb",
     ),
+    "factors": (
+        "opmark factors matmul -p M=1024 -p N=1024 -p K=1024 --factor threads --factor size --factor dtype",
+        "opmark factors --list conv2d --backend tvm-cpu",
+        "opmark factors --run LABEL --json",
+    ),
     "tuned": (
         "opmark tuned matmul --near M=1000",
         "opmark run matmul --backend tvm-cpu/tuned",

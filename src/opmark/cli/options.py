@@ -205,6 +205,7 @@ def reference_page() -> str:
         ("`tune`, beside which cases, how to measure and where it is kept", requests.TuneRequest),
         ("`corun`, beside where it is kept", requests.CorunRequest),
         ("`schedule`", requests.ScheduleRequest),
+        ("`factors`, beside which cases, how to measure and where it is kept", requests.FactorsRequest),
         ("`evaluate`, beside where it is kept", requests.EvaluateRequest),
         ("`replay`, beside how to measure and where it is kept", requests.ReplayRequest),
         ("`ledger`, beside how to measure and where it is kept", requests.LedgerRequest),

@@ -24,7 +24,7 @@ from opmark.dashboard.auth import AccessPolicy, Guard, LoginLimits
 from opmark.dashboard.downloads import DOWNLOADS, Download
 from opmark.dashboard.endpoint import LONGEST, TEXT_PATTERN, Endpoint, HttpProblem, RequestRefused, parse_query
 from opmark.dashboard.navigation import names_in
-from opmark.dashboard.pages import case, compare, coverage, figures, run, runs
+from opmark.dashboard.pages import case, compare, coverage, factors, figures, run, runs
 from opmark.dashboard.pages.template import KINDS, assets
 from opmark.dashboard.reader import Reader
 from opmark.dashboard.response import (
@@ -303,6 +303,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     run.PROGRESS_ENDPOINT,
     run.ITEM_ENDPOINT,
     figures.FIGURES_ENDPOINT,
+    factors.FACTORS_ENDPOINT,
     runs.SEARCH_ENDPOINT,
     figures.ROOFLINE_ENDPOINT,
     case.CASE_ENDPOINT,

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from opmark.hardware.topology import core_list
 from opmark.schema import SensorReading
 
 # Bits of the "clocks event reasons" that mean throttling, and opmark's word for each.
@@ -144,7 +145,7 @@ def caches(root: Path = _CPU) -> list[CacheLevel]:
         if _read(index / "type") in ("Data", "Unified"):
             level, size, shared = (_read(index / name) for name in ("level", "size", "shared_cpu_list"))
             if level and size:
-                found.append(CacheLevel(int(level), _nbytes(size), _count(shared or "0")))
+                found.append(CacheLevel(int(level), _nbytes(size), len(core_list(shared or "0"))))
     return sorted(found, key=lambda cache: cache.nbytes)
 
 
@@ -194,12 +195,3 @@ def _read(path: Path) -> str | None:
 
 def _nbytes(size: str) -> int:
     return int(size[:-1]) * _UNITS[size[-1]] if size[-1] in _UNITS else int(size)
-
-
-def _count(cores: str) -> int:
-    """Count the cores of a list such as `0-3,8`, which has five."""
-    total = 0
-    for part in cores.split(","):
-        first, _, last = part.partition("-")
-        total += int(last or first) - int(first) + 1
-    return total

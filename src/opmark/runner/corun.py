@@ -17,11 +17,10 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from opmark.plugin import BackendInfo
 from opmark.plugin.registry import backend as find_backend
 from opmark.runner.supervisor import Supervisor, WorkerOptions
 from opmark.runner.worker_process import WorkerDied, record_of_death
-from opmark.schema import EFFORTS, Measurement, Record, Settings, Task
+from opmark.schema import EFFORTS, Measurement, Record, Resources, Settings, Task
 from opmark.schema.company import Companion, Company, cores_text
 from opmark.schema.measurement import CORUN_LATENCY, MAKESPAN, PREEMPTED, SEQUENCE_TIME
 from opmark.schema.messages import (
@@ -30,7 +29,6 @@ from opmark.schema.messages import (
     EndTask,
     Ready,
     RunTask,
-    Side,
     Stage,
     Stretch,
     Stretched,
@@ -40,7 +38,6 @@ from opmark.schema.messages import (
 from opmark.schema.record import MEASURED, utc_now
 from opmark.units import count_noun
 from opmark.worker.company import make_measurement
-from opmark.worker.process_setup import CORES
 
 _LEAD = 0.01
 """Seconds from the order until the common start."""
@@ -165,11 +162,9 @@ def split_record(record: Record) -> Iterator[Record]:
             )
 
 
-def pinned_side(info: BackendInfo, threads: int, cores: Sequence[int]) -> Side | None:
+def pinned_to(cores: Sequence[int]) -> Resources | None:
     """Return what makes a worker run on these cores; None without cores."""
-    if not cores:
-        return None
-    return Side(info.name, info.name, threads, environ={CORES: ",".join(map(str, cores))})
+    return Resources(cores=tuple(cores)) if cores else None
 
 
 class _Failed(Exception):
@@ -190,8 +185,7 @@ class _CompanyWorker:
         self.trapped = False
         """Whether it met an instruction that this machine does not have or does not allow."""
         self._options = options
-        side = pinned_side(info, task.settings.threads, cores)
-        self._supervisor = Supervisor(info, task.settings.threads, options, side)
+        self._supervisor = Supervisor(info, task.settings.threads, options, resources=pinned_to(cores))
         self._doing, self._since = "starting", time.perf_counter()
         stack.callback(self._supervisor.close)
 

@@ -27,6 +27,7 @@ from opmark.schema import (
     Case,
     ImportProblem,
     Record,
+    Resources,
     Sampling,
     Settings,
     Task,
@@ -56,9 +57,12 @@ class Plan:
         return content_id(sorted(ids))
 
     def groups(self) -> Iterator[TaskGroup]:
-        keys = ((t.settings.process, t.backend, t.settings.threads, rank_count(t.case)) for t in self.tasks)
-        for (_, backend, threads, ranks), pairs in groupby(zip(keys, self.tasks, strict=True), key=itemgetter(0)):
-            yield TaskGroup(backend, threads, ranks, [task for _, task in pairs])
+        keys = (
+            (t.settings.process, t.backend, t.settings.threads, rank_count(t.case), t.settings.resources)
+            for t in self.tasks
+        )
+        for (_, backend, threads, ranks, own), pairs in groupby(zip(keys, self.tasks, strict=True), key=itemgetter(0)):
+            yield TaskGroup(backend, threads, ranks, [task for _, task in pairs], own)
 
     def without(self, done: set[str]) -> Plan:
         return replace(
@@ -76,6 +80,7 @@ class TaskGroup(NamedTuple):
     ranks: int
     """0 where a single worker does the tasks."""
     tasks: list[Task]
+    resources: Resources | None = None
 
 
 def make_plan(

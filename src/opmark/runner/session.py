@@ -172,7 +172,7 @@ def start_workers(
             if group.ranks:
                 workers.append(launcher.group(info, group.threads, group.ranks, options))
             else:
-                supervisor = Supervisor(info, group.threads, options, side)
+                supervisor = Supervisor(info, group.threads, options, side, group.resources)
                 workers.append(supervisor)
                 if info.device == "cpu":
                     together.append(supervisor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,10 +15,11 @@ from opmark.errors import UserError
 from opmark.plugin import BackendInfo
 from opmark.plugin.registry import backend as find_backend
 from opmark.runner import instruction_set
+from opmark.runner.clocks import FACT as CLOCKS
 from opmark.runner.clocks import ClockLocks
 from opmark.runner.guests.placement import why_missing
 from opmark.runner.worker_process import WorkerDied, WorkerProcess, record_of_death
-from opmark.schema import Environment, Record, Task
+from opmark.schema import Environment, Record, Resources, Task
 from opmark.schema.messages import Hello, Side
 from opmark.schema.options import DEFAULT_TIMEOUT
 
@@ -38,7 +40,7 @@ class WorkerPool:
     """Workers that are started while the parent still plans the run: frameworks are slow to import."""
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[str, int, str | None], WorkerProcess] = {}
+        self._waiting: dict[tuple[str, int, str | None, Resources | None], WorkerProcess] = {}
 
     def prestart(self, backend: str, threads: int) -> None:
         """Start a worker now. A broken interpreter is only reported when the worker is needed."""
@@ -46,14 +48,30 @@ class WorkerPool:
         limit = instruction_set.limit_for(info)
         with suppress(UserError, OSError):
             if not why_missing(info):
-                self._waiting[backend, threads, limit] = WorkerProcess(info, threads, instruction_set.environ(limit))
+                self._waiting[backend, threads, limit, None] = WorkerProcess(
+                    info, threads, instruction_set.environ(limit)
+                )
 
-    def take(self, info: BackendInfo, threads: int, limit: str | None, side: Side | None) -> WorkerProcess:
+    def take(
+        self,
+        info: BackendInfo,
+        threads: int,
+        limit: str | None,
+        side: Side | None,
+        resources: Resources | None = None,
+    ) -> WorkerProcess:
         """Return the waiting worker that was started for exactly this, or a new one."""
-        waiting = self._waiting.pop((info.name, threads, limit), None) if side is None else None
-        return waiting or WorkerProcess(info, threads, instruction_set.environ(limit), side)
+        waiting = self._waiting.pop((info.name, threads, limit, resources), None) if side is None else None
+        return waiting or WorkerProcess(info, threads, instruction_set.environ(limit), side, resources=resources)
 
-    def give_back(self, worker: WorkerProcess, info: BackendInfo, threads: int, limit: str | None) -> None:
+    def give_back(
+        self,
+        worker: WorkerProcess,
+        info: BackendInfo,
+        threads: int,
+        limit: str | None,
+        resources: Resources | None = None,
+    ) -> None:
         """Take a worker that has done its tasks: end it."""
         worker.close()
 
@@ -66,11 +84,24 @@ class WorkerPool:
 class KeptWorkers(WorkerPool):
     """Workers that go on with further tasks: so one process has all cases of a round, though they come in parts."""
 
-    def give_back(self, worker: WorkerProcess, info: BackendInfo, threads: int, limit: str | None) -> None:
-        if worker.died("waiting for a task") or (info.name, threads, limit) in self._waiting:
+    @property
+    def count(self) -> int:
+        """Number of idle workers."""
+        return len(self._waiting)
+
+    def give_back(
+        self,
+        worker: WorkerProcess,
+        info: BackendInfo,
+        threads: int,
+        limit: str | None,
+        resources: Resources | None = None,
+    ) -> None:
+        key = (info.name, threads, limit, resources)
+        if worker.died("waiting for a task") or key in self._waiting:
             worker.close()
         else:
-            self._waiting[info.name, threads, limit] = worker
+            self._waiting[key] = worker
 
 
 def _ignore(_: object) -> None:
@@ -141,9 +172,21 @@ class StartAttempts:
 class Supervisor:
     """Runs the tasks of one backend with one number of threads in a worker process."""
 
-    def __init__(self, info: BackendInfo, threads: int, options: WorkerOptions, side: Side | None = None) -> None:
+    def __init__(
+        self,
+        info: BackendInfo,
+        threads: int,
+        options: WorkerOptions,
+        side: Side | None = None,
+        resources: Resources | None = None,
+    ) -> None:
         self._info = info
         self._threads = threads
+        self._resources = resources
+        self._own_clocks: ClockLocks | None = None
+        if resources and resources.clock:
+            self._own_clocks = ClockLocks(f"lock={resources.clock}", options.say)
+            options = dataclasses.replace(options, clocks=self._own_clocks)
         self._options = options
         self._side = side
         self._limit = instruction_set.limit_for(info)
@@ -159,7 +202,9 @@ class Supervisor:
         if self._worker is None:
             self._environment = ""
             try:
-                self._worker = self._options.pool.take(self._info, self._threads, self._limit, self._side)
+                self._worker = self._options.pool.take(
+                    self._info, self._threads, self._limit, self._side, self._resources
+                )
             except UserError as error:  # its interpreter is broken, or cannot be given what a worker needs
                 raise WorkerDied("error", error.message) from None
             except OSError as error:  # so many processes or open files are not allowed
@@ -203,11 +248,13 @@ class Supervisor:
         if self._worker:
             self._worker.close()
         self._worker = self._hello = None
+        if self._own_clocks:
+            self._own_clocks.close()
 
     def finish(self) -> None:
         """End the work of a worker that has done all of its tasks; the pool may keep its process for further ones."""
         if self._worker and self._hello and not self._hello.unavailable and self._side is None:
-            self._options.pool.give_back(self._worker, self._info, self._threads, self._limit)
+            self._options.pool.give_back(self._worker, self._info, self._threads, self._limit, self._resources)
             self._worker = self._hello = None
         self.close()
 
@@ -219,6 +266,13 @@ class Supervisor:
         except WorkerDied:
             self.close()
             raise
+        if self._own_clocks and not hello.unavailable:
+            locked = str(hello.environment.facts.get(CLOCKS, ""))
+            if not locked.startswith("locked at"):  # a number at another clock would mislead
+                self.close()
+                raise WorkerDied(
+                    "error", f"the clock cannot be {self._resources and self._resources.clock} MHz: {locked}"
+                )
         self._hello = hello
         if not hello.unavailable:
             self._environment = hello.environment.id

@@ -19,8 +19,19 @@ from opmark.plugin import BackendInfo
 from opmark.runner.guests.environments import own_environ
 from opmark.runner.guests.placement import choose_interpreter, worker_command
 from opmark.runner.ranks.authentication import SECRET
-from opmark.schema import Record, Status, Task
-from opmark.schema.messages import Hello, Reply, RunTask, Side, Stage, TaskReply, decode_hello, decode_reply, encode
+from opmark.schema import Record, Resources, Status, Task
+from opmark.schema.messages import (
+    RESOURCES,
+    Hello,
+    Reply,
+    RunTask,
+    Side,
+    Stage,
+    TaskReply,
+    decode_hello,
+    decode_reply,
+    encode,
+)
 from opmark.schema.record import TaskStage, utc_now
 from opmark.scratch import ScratchFolder
 from opmark.units import seconds
@@ -56,7 +67,11 @@ class WorkerDied(Exception):
 
 
 def environ_for(
-    info: BackendInfo, threads: int, more: Mapping[str, str] | None = None, side: Side | None = None
+    info: BackendInfo,
+    threads: int,
+    more: Mapping[str, str] | None = None,
+    side: Side | None = None,
+    resources: Resources | None = None,
 ) -> dict[str, str]:
     """The variables that a process which loads this backend starts with: frameworks read them only once.
 
@@ -65,8 +80,20 @@ def environ_for(
     fixed = {key: value.format(threads=threads) for key, value in info.variables.items()}
     inherited = dict(os.environ) if choose_interpreter(info).own else {**own_environ(), HOST: sys.executable}
     inherited.pop(SECRET, None)
-    usual = {**inherited, **fixed, **(more or {})}
+    usual = {**inherited, **fixed, **(more or {}), **_variables_of(resources)}
     return side.over(usual) if side else usual
+
+
+def _variables_of(resources: Resources | None) -> dict[str, str]:
+    """Return the variables that tell a worker what it may use; some libraries have variables of their own for it."""
+    if resources is None:
+        return {}
+    found = {RESOURCES: encode(resources).decode()}
+    if resources.cores:
+        found["TVM_BIND_THREADS"] = "0"  # it would spread its threads over all cores again
+    if resources.sm_percent is not None:
+        found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(resources.sm_percent)
+    return found
 
 
 class WorkerProcess:
@@ -82,6 +109,7 @@ class WorkerProcess:
         *,
         rank: bool = False,
         deliver: Callable[[bytes | None], None] | None = None,
+        resources: Resources | None = None,
     ) -> None:
         """`rank`: whether the process is to be one rank of a group."""
         role = ["rank"] if rank else []
@@ -99,7 +127,7 @@ class WorkerProcess:
                     stdout=self._log,
                     stderr=self._log,
                     pass_fds=(writing,),
-                    env={**environ_for(info, threads, environ, side), SCRATCH: self._scratch.name},
+                    env={**environ_for(info, threads, environ, side, resources), SCRATCH: self._scratch.name},
                     cwd=side.checkout.folder if side and side.checkout else None,
                     start_new_session=True,  # Ctrl-C is for the parent, which then ends the worker in order
                 )

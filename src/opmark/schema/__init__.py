@@ -31,7 +31,7 @@ from opmark.schema.record import (
     Verification,
 )
 from opmark.schema.run import Run
-from opmark.schema.task import DEVICE_PROCESSES, EFFORTS, MODES, PROCESSES, Mode, Sampling, Settings, Task
+from opmark.schema.task import DEVICE_PROCESSES, EFFORTS, MODES, PROCESSES, Mode, Resources, Sampling, Settings, Task
 from opmark.schema.tensor import TensorSpec
 from opmark.schema.workload import Entry, Imported, ImportProblem, Workload
 
@@ -70,6 +70,7 @@ __all__ = [
     "Profile",
     "Quantity",
     "Record",
+    "Resources",
     "Run",
     "Sampling",
     "SensorReading",

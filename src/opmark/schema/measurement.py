@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Literal
 
 from msgspec import Struct
@@ -232,6 +233,14 @@ class Measurement(Struct, frozen=True):
     """Seconds of each warm-up call, if their number was fixed and the clock can time single calls."""
     load: LoadFacts | None = None
     """For request_latency: the load, and what was seen of it."""
+
+    @property
+    def per_call(self) -> float | None:
+        """Seconds or joules of a call: the median of the samples; under load the time of one answer, since several are
+        in work at once. None without samples."""
+        if not self.samples:
+            return None
+        return self.load.window / len(self.samples) if self.load else median(self.samples)
 
     @property
     def disturbed(self) -> bool:

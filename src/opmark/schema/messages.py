@@ -165,6 +165,10 @@ VARIABLE = "OPMARK_SIDE"
 """The variable that tells a worker which side it works for."""
 
 
+RESOURCES = "OPMARK_RESOURCES"
+"""The variable that tells a worker what it may use of the machine: `Resources` as JSON."""
+
+
 class Checkout(Struct, frozen=True):
     """Files of a git repository: what is measured has to come from there."""
 

@@ -73,6 +73,34 @@ MODES: dict[str, str] = {
 """PARAM's execution modes, and the quantity that each of them measures."""
 
 
+class Resources(Struct, frozen=True):
+    """What a worker may use of the machine, beside its number of threads. A default stands for all that there is."""
+
+    placement: str = ""
+    """How the cores were chosen, as people read it: `scatter`, `compact`, `node 1`."""
+    cores: tuple[int, ...] = ()
+    """Logical cores that it may run on."""
+    memory_node: int | None = None
+    """NUMA node that its memory comes from."""
+    cache_ways: int | None = None
+    """Ways of the last-level cache that it may fill (resctrl)."""
+    sm_percent: int | None = None
+    """Share of the multiprocessors of a GPU that it may use (MPS)."""
+    clock: int | None = None
+    """MHz that the clock of the GPU is locked at."""
+
+    @property
+    def text(self) -> str:
+        """The resources as tables name them."""
+        parts = [
+            self.placement or (f"cores {','.join(map(str, self.cores))}" if self.cores else ""),
+            "" if self.cache_ways is None else f"{self.cache_ways} L3 ways",
+            "" if self.sm_percent is None else f"{self.sm_percent} % of SMs",
+            "" if self.clock is None else f"{self.clock} MHz",
+        ]
+        return ", ".join(filter(None, parts))
+
+
 class Settings(Struct, frozen=True):
     threads: int
     effort: str
@@ -100,6 +128,8 @@ class Settings(Struct, frozen=True):
     """Values of knobs, by name, of the implementation and of the backend. Empty: every knob has its default."""
     company: Company | None = None
     """What runs at the same time, while the task is measured."""
+    resources: Resources | None = None
+    """What its worker may use of the machine; None: all that there is."""
 
     @property
     def circumstances(self) -> str:
@@ -107,6 +137,12 @@ class Settings(Struct, frozen=True):
         same."""
         found = self.load or self.company
         return found.text if found else ""
+
+    @property
+    def conditions(self) -> str:
+        """Everything beside backend and threads that the task was measured under, as tables name it: the load or the
+        company, and the resources; empty without."""
+        return ", ".join(filter(None, (self.circumstances, self.resources.text if self.resources else "")))
 
 
 def key_across_processes(case: str, backend: str, implementation: str, settings: Settings) -> tuple[object, ...]:

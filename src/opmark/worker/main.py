@@ -17,7 +17,7 @@ from opmark.schema import Environment
 from opmark.schema.messages import Command, Hello, Reply, decode_command, encode
 from opmark.version import VERSION
 from opmark.worker.measure.instruments import sensors_of
-from opmark.worker.process_setup import apply_side, die_with_parent, facts_of_side, pin
+from opmark.worker.process_setup import apply_resources, apply_side, die_with_parent, facts_of_side
 from opmark.worker.task_runner import TaskRunner
 
 # Variables that change what a framework computes with, so that they belong to the record.
@@ -69,8 +69,8 @@ def set_up_process(pipe: int) -> None:
     score = Path("/proc/self/oom_score_adj")
     if os.access(score, os.W_OK):
         score.write_text("1000")
-    pin()
     apply_side()
+    apply_resources()
     os.set_inheritable(pipe, False)  # processes that a framework starts must not hold it open
 
 

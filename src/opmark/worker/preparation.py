@@ -8,6 +8,7 @@ from typing import Any
 
 from opmark.errors import OutOfMemory, Unsupported
 from opmark.plugin import Backend, Implementation, Launch, Operator, Params
+from opmark.plugin.space import THREADS
 from opmark.schema import Compilation, Task, TensorSpec
 from opmark.schema.arguments import WEIGHTS
 from opmark.schema.cost import nbytes
@@ -73,7 +74,10 @@ def bind(
         taken = {name: chosen.pop(name) for name in implementation.takes if name in chosen}
         own["configuration"] = {**own.get("configuration", {}), **taken}
     of_backend = backend.info.find_space(operator, params) if chosen else None
-    backend.configure(of_backend.check(chosen) if of_backend else chosen)
+    if of_backend:
+        of_worker = {} if THREADS in chosen else {THREADS: backend.threads}
+        chosen = {name: of_worker.get(name, value) for name, value in of_backend.check(chosen).items()}
+    backend.configure(chosen)
     with backend.placing():
         built = implementation.build(params, **own, **backend.operands(implementation.framework, inputs))
         launch = backend.compile(built, inputs)

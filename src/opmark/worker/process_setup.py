@@ -19,9 +19,6 @@ from typing import Any
 _PR_SET_PDEATHSIG = 1
 _CANNOT_RUN = 126
 
-CORES = "OPMARK_CORES"
-"""The variable that pins a worker to cores, as in `0,1`: before any framework makes threads, which inherit it."""
-
 
 def die_with_parent() -> None:
     """End this process when its parent ends: a parent that is killed cannot tidy up. This lasts beyond an exec."""
@@ -47,18 +44,33 @@ def _die_after(process: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def pin(environ: Mapping[str, str] = os.environ) -> None:
-    """Pin this process to the cores that its parent has chosen, if any."""
-    if CORES in environ and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, [int(core) for core in environ[CORES].split(",")])
-
-
 def apply_side(environ: Mapping[str, str] = os.environ) -> None:
     """Set the import path of a worker, before anything of the user's is imported. opmark itself stays the parent's."""
     side = _read_side(environ)
     instead = (side.get("checkout") or {}).get("instead_of")
     rest = [entry for entry in sys.path if not (instead and belongs(entry, instead))]
     sys.path[:] = [*side.get("folders", ()), *rest]
+
+
+def apply_resources(environ: Mapping[str, str] = os.environ) -> None:
+    """Keep this process to what it may use of the machine, before any framework starts threads: they inherit it. What
+    the kernel refuses ends the process with the reason, since a number under other conditions would mislead."""
+    from opmark.schema.messages import RESOURCES
+
+    if RESOURCES not in environ:
+        return
+    import msgspec
+
+    from opmark.hardware import resctrl, topology
+    from opmark.schema import Resources
+
+    found = msgspec.json.decode(environ[RESOURCES], type=Resources)
+    if found.cores:
+        topology.run_on(found.cores)
+    if found.memory_node is not None:
+        topology.take_memory_from(found.memory_node)
+    if found.cache_ways is not None:
+        resctrl.join(found.cache_ways)
 
 
 def facts_of_side(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:

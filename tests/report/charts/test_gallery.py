@@ -17,7 +17,7 @@ def db(tmp_path_factory):
 
 def test_the_order_of_a_page():
     order = ["roofline", "heatmap", "frameworks", "sweep", "load", "corun", "bus", "overhead", "threads", "fused",
-             "memory", "differences", "tuning", "schedules", "predictions"]  # fmt: skip
+             "memory", "differences", "tuning", "schedules", "predictions", "factors"]  # fmt: skip
     assert list(FIGURES) == order
 
 
@@ -28,10 +28,10 @@ def test_every_figure_of_every_kind_of_run_keeps_the_promises_of_charts(db, labe
 
 def test_a_run_with_everything_has_every_figure(db):
     found = view_run("showcase", db=db)
-    # Percentiles need whole records, errors are in those of models only, nothing was tuned or scheduled, and nothing
-    # ran together.
+    # Percentiles need whole records, errors are in those of models only, nothing was tuned, scheduled or studied, and
+    # nothing ran together.
     empty = [name for name, figure in FIGURES.items() if not figure(found)]
-    assert empty == ["load", "corun", "differences", "tuning", "schedules"]
+    assert empty == ["load", "corun", "differences", "tuning", "schedules", "factors"]
     assert sorted(chart.id for chart in gallery(found) if chart.id.startswith("sweep")) == [
         f"sweep-{op}-forward{end}" for op in ("add", "exp", "matmul", "softmax") for end in ("", "-rate")
     ]

@@ -9,6 +9,7 @@ from opmark.report.charts.communication import bus
 from opmark.report.charts.corun import corun
 from opmark.report.charts.differences import differences
 from opmark.report.charts.elements import unique
+from opmark.report.charts.factors import factors
 from opmark.report.charts.load import load
 from opmark.report.charts.overhead import memory, overhead
 from opmark.report.charts.prediction import predictions
@@ -35,6 +36,7 @@ FIGURES: dict[str, Callable[[RunView], list[Chart]]] = {
     "tuning": tuning,
     "schedules": schedules,
     "predictions": predictions,
+    "factors": factors,
 }
 """Functions that return the charts of a figure; none if there is nothing to show."""
 

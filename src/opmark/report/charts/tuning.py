@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from opmark.analysis.factors import is_study
 from opmark.analysis.rows import Row, RunView
 from opmark.analysis.tuning import (
     TrialFigure,
@@ -25,6 +26,8 @@ _DRAWN = 6
 
 def tuning(run_view: RunView) -> list[Chart]:
     """Return the charts of each case whose configurations were searched; they need whole records."""
+    if is_study(run_view.run):  # what its knobs do is told by the charts of factors
+        return []
     cases: dict[tuple[str, str], list[Row]] = {}
     for row in run_view.rows:
         if row.records and any(record.task.settings.configuration for record in row.records):

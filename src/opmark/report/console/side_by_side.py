@@ -54,10 +54,10 @@ class CaseLine:
 
 
 def several_backends(records: Iterable[Record]) -> bool:
-    """Whether the records have a case of more than one backend. Under load or in company there is more to see of each
-    than fits into a column."""
+    """Whether the records have a case of more than one backend. Under load, in company or on a part of the machine there
+    is more to see of each than fits into a column."""
     records = list(records)
-    if any(record.task.settings.circumstances for record in records):
+    if any(record.task.settings.conditions for record in records):
         return False
     backends: dict[str, str] = {}
     return any(backends.setdefault(r.task.case.id, r.task.backend) != r.task.backend for r in records)

@@ -1,17 +1,15 @@
 """How good and how fast tuning is: `python -m benchmarks.tuning PART... --out DIR [--budget SECONDS]`.
 
-| part | measures | results in DIR |
-|---|---|---|
-| tables | for each case a part of its space, whole: every configuration once, then in turns what is near the best | tables/CASE.json |
-| regret | lets tuners search these tables: regret, trials and seconds to within 5 % of the best | regret.json |
-| metaschedule | tunes with `guided` and with MetaSchedule in the same seconds, then both winners in turns | metaschedule.json |
-| aa | tunes what has nothing to tune: no configuration may win | aa.json |
-| lookup | times the database | lookup.json |
-| model | tunes ResNet-18 on tvm-cpu: default, tuned and torch in turns | model.json |
-| simulated | searches made-up spaces | simulated.json |
+tables        for each case a part of its space, whole: every configuration once, then in turns what is near the best
+regret        tuners search these tables: regret, trials and seconds to within 5 % of the best
+metaschedule  `guided` and MetaSchedule tune for the same seconds, then both winners are measured in turns
+aa            tunings of what has nothing to tune: no configuration may win
+lookup        time that the database takes
+model         ResNet-18 on tvm-cpu: default, tuned and torch in turns
+simulated     searches of made-up spaces
 
-Every part goes on where it was interrupted; what is in DIR is not measured again. `--device cuda` takes the cases of a
-GPU for `tables` and `regret`, where Triton's own autotuner is timed beside them.
+Every part goes on where it was interrupted: what is in DIR (tables/CASE.json, PART.json) is not measured again.
+`--device cuda` takes the cases of a GPU for `tables` and `regret`, where Triton's own autotuner is timed beside them.
 
 A tuner that searches a table is told what was measured first, once. The best of what it has tried then go through the
 race of a real search: the first half of the turns chooses among them. The second half of the turns says how good the
@@ -101,12 +99,12 @@ BUDGETS = {"tables": 600.0, "metaschedule": 240.0, "aa": 300.0, "model": 300.0}
 SHARE = 0.1
 """Share of the trials of the whole search that a tuner gets."""
 SEEDS = 20
-MOST = 200
+MOST = 240
 """Configurations of a space that is measured whole."""
 NEAR = 0.10
 """What is slower than the best by less, measured once, is measured again in turns."""
-MOST_AGAIN = 32
-TURNS = 8
+MOST_AGAIN = 24
+TURNS = 6
 """Fresh processes in which it is measured again: the first half chooses, the second half judges."""
 BATCH = 8
 
@@ -227,7 +225,7 @@ def measure_table(tunable: Tunable, threads: int, most: int, file: Path, until: 
         with closing(Measurer(options, environ)) as measurer, closing(Builders(options, environ)) as builders:
             for begin in range(0, len(left), BATCH):
                 if time.monotonic() > until:
-                    return f"{len(left) - begin} of {len(left) + len(table.times)} configurations are left"
+                    return f"{len(left) - begin} of {len(table.times) + len(left) - begin} configurations are left"
                 since, batch = time.monotonic(), left[begin : begin + BATCH]
                 tasks = [with_configuration(task, space.at(number), label) for number in batch]
                 built = builders.build(tasks)
@@ -306,8 +304,10 @@ def _table_file(folder: Path, tunable: Tunable) -> Path:
     return folder / "tables" / f"{tunable.backend.name}-{tunable.case.op}-{tunable.case.id[:8]}.json"
 
 
-def tunables_of(device: str, say: Callable[[str], None]) -> Iterator[Tunable]:
+def tunables_of(device: str, ops: Sequence[str], say: Callable[[str], None]) -> Iterator[Tunable]:
     for backend, op, params in CUDA if device == "cuda" else CPU:
+        if ops and op not in ops:
+            continue
         tunable = find_case(backend, op, params)
         if tunable is None:
             say(f"{backend} {op}: has no knobs")
@@ -316,7 +316,7 @@ def tunables_of(device: str, say: Callable[[str], None]) -> Iterator[Tunable]:
 
 
 def tables(given: argparse.Namespace, say: Callable[[str], None]) -> None:
-    cases = list(tunables_of(given.device, say))
+    cases = list(tunables_of(given.device, given.ops, say))
     until = time.monotonic() + given.budget
     for place, tunable in enumerate(cases):
         since = time.monotonic()
@@ -362,7 +362,7 @@ def hunt(name: str, table: Table, info: BackendInfo, trials: int, seed: int, *, 
 def regret(given: argparse.Namespace, say: Callable[[str], None]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     say(HEAD)
-    for tunable in tunables_of(given.device, say):
+    for tunable in tunables_of(given.device, given.ops, say):
         file = _table_file(given.out, tunable)
         table = _read_table(file, tunable, narrow(tunable.space, given.most))
         if not table.turns or len(next(iter(table.turns.values()))) < TURNS:
@@ -640,6 +640,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of the results, and of what is done already")
     parser.add_argument("--budget", type=float, help="seconds of each part [default: of each part its own]")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument(
+        "--ops", type=lambda text: text.split(","), default=[], help="only the cases of these operators"
+    )
     parser.add_argument("--most", type=int, default=MOST, help="configurations of a table, at most")
     parser.add_argument("--tuners", type=lambda text: text.split(","), default=["guided", "random"])
     parser.add_argument("--tunings", type=int, default=50, help="of what has nothing to tune")

@@ -38,6 +38,7 @@ from opmark.analysis.ranking import Key
 from opmark.analysis.step import with_shares
 from opmark.plugin.param import format_params
 from opmark.plugin.registry import backend_or_none, items_of, parameters_of, way_of
+from opmark.plugin.space import format_configuration
 from opmark.schema import QUANTITIES, Cache, Case, Caution, Cost, Measurement, Record, Run, Task
 from opmark.schema.case import MODEL_PREFIX, Phase, shown_case
 from opmark.schema.chart import Unit
@@ -187,6 +188,8 @@ class Row(Struct, frozen=True, dict=True):
     """Stage in which the task ended, if it did not reach its end."""
     load: Load | None = None
     """The load under which requests were measured."""
+    configuration: str = ""
+    """The values of the knobs, as readable text; empty for the default."""
     count: int = 1
     """How often the program that the case comes from makes this call."""
     original: float | None = None
@@ -590,6 +593,7 @@ def _make_row(
         verified=body.verification.checked if body.verification else "",
         view=body.view,
         load=settings.load,
+        configuration=format_configuration(dict(settings.configuration)),
         count=body.task.case.count,
         original=body.task.case.duration,
         **found,

@@ -45,8 +45,8 @@ ROUNDS = {"cpu": 4}
 """Fresh processes in which finalists are measured again; on a device, whose times hardly depend on it, fewer."""
 _DEVICE_ROUNDS = 2
 _BATCH = 4
-"""Candidates that a tuner is asked for at once: few, because each answer makes the next question better. Where more than
-so many can be built side by side, twice as many as there are builders."""
+"""Candidates that a tuner is asked for at once: few, because each answer makes the next question better; twice as many
+as there are builders, if that is more."""
 _MOST_BUILDERS = 8
 _PATIENCE = 20.0
 _SHORTEST_TIMEOUT = 10.0

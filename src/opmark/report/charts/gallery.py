@@ -17,6 +17,7 @@ from opmark.report.charts.tuning import tuning
 from opmark.schema.chart import Chart
 
 FIGURES: dict[str, Callable[[RunView], list[Chart]]] = {
+    "tuning": tuning,
     "roofline": roofline,
     "heatmap": heatmap,
     "frameworks": frameworks,
@@ -28,7 +29,6 @@ FIGURES: dict[str, Callable[[RunView], list[Chart]]] = {
     "fused": fused,
     "memory": memory,
     "differences": differences,
-    "tuning": tuning,
 }
 """Functions that return the charts of a figure; none if there is nothing to show."""
 

@@ -472,6 +472,10 @@ def metaschedule(given: argparse.Namespace, say: Callable[[str], None]) -> dict[
             row[name] = {"seconds": time.monotonic() - since, "candidates": len(found.candidates), "curve": curve}
             if found.best:
                 winners[name] = (task, found.best)
+            else:
+                say(f"{op} {params}: {name} found nothing: {found.stopped}")
+        if len(winners) < 2:
+            continue
         row["turns"] = _winners_in_turns(winners)
         rows[json.dumps([op, params])] = row
         _save(given.out / "metaschedule.json", rows)
@@ -551,9 +555,6 @@ def simulated(given: argparse.Namespace, say: Callable[[str], None]) -> list[dic
 
 def aa(given: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
     """Tune what has nothing to tune, by the machine's own clock. Tunings that are done are not repeated."""
-    sys.path.insert(0, str(KNOBS))
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(KNOBS), os.environ.get("PYTHONPATH", "")]))
-    os.environ["OPMARK_KNOBS"] = "real"
     from opmark.api.tune import tune
 
     done: dict[str, str] = _load(given.out / "aa.json", {})
@@ -650,6 +651,10 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=32, help="of each operator of the model")
     parser.add_argument("--small", action="store_true", help="a small model of the same structure")
     given = parser.parse_args()
+    # The backend of `aa`: in place before anything looks for backends.
+    sys.path.insert(0, str(KNOBS))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(KNOBS), os.environ.get("PYTHONPATH", "")]))
+    os.environ["OPMARK_KNOBS"] = "real"
     measure = {
         "tables": tables, "regret": regret, "metaschedule": metaschedule, "aa": aa, "lookup": lookup, "model": model,
         "simulated": simulated,

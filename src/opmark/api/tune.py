@@ -183,7 +183,9 @@ class _TuningSession:
         tuned += self._tune_models(models, operators, {one.entry.case: one.entry for one in tuned}, run)
         with closing(open_store(request.db, create=True, say=request.say)) as store:
             tuned = [replace_fields(one, standing=self._standing(store, one)) for one in tuned]
-            store_tuned(store, [one.entry for one in tuned if one.standing is None])
+            # Where no candidate was tried, nothing is known, not even that the default stays.
+            tried = [one for one in tuned if one.search is None or one.search.candidates or one.entry.verdict]
+            store_tuned(store, [one.entry for one in tried if one.standing is None])
         return Tuning(self.info.name, self.library, run, tuned, (run.id, *self.runs), tuple(self.notes))
 
     # What is tuned.

@@ -35,7 +35,7 @@ def tune(request: TuneRequest, as_json: Json = False) -> None:
         def on_case(name: str, place: int, count: int) -> None:
             case[0] = f"{name} ({place + 1} of {count})" if count > 1 else name
             trials[:] = [place * request.trials, count * request.trials]
-            progress.step(*trials, f"{case[0]}: the default", budget_left())
+            progress.step(trials[0], trials[1], f"{case[0]}: the default and the first candidates", budget_left())
 
         def on_trial(trial: Trial) -> None:
             from opmark.units import seconds

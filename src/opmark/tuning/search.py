@@ -16,7 +16,7 @@ from statistics import median
 
 from msgspec.structs import replace as replace_fields
 
-from opmark.errors import UserError
+from opmark.errors import TaskError, UserError
 from opmark.hardware.host import affinity
 from opmark.plugin import Configuration
 from opmark.plugin.registry import backend as find_backend
@@ -209,7 +209,11 @@ def _search_one(
     try:
         while (left := trials - max(len(result.candidates) - first, tuner.own_trials)) > 0:
             tuner.seconds_left = options.deadline - options.clock()
-            asked = tuner.ask(min(batch, left))
+            try:
+                asked = tuner.ask(min(batch, left))
+            except TaskError as error:  # a tuner that measures by itself could not
+                result.stopped = str(error)
+                return
             if not asked:
                 result.stopped = "the tuner expects nothing better"
                 return

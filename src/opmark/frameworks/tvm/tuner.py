@@ -87,7 +87,7 @@ class MetaScheduleTuner(Tuner):
     records are proposed, those of all kernels of a model together."""
 
     strategy = "evolutionary"
-    batch = 64
+    batch = 32
 
     def __init__(self, problem: TuningProblem) -> None:
         super().__init__(problem)

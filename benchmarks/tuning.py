@@ -94,7 +94,7 @@ BESIDE_METASCHEDULE = (
     ("layer_norm", {"shape": [256, 512]}),
 )
 PARTS = ("tables", "regret", "metaschedule", "aa", "lookup", "model", "simulated")
-BUDGETS = {"tables": 600.0, "metaschedule": 240.0, "aa": 300.0, "model": 300.0}
+BUDGETS = {"tables": 780.0, "metaschedule": 360.0, "aa": 360.0, "model": 240.0}
 """Seconds of a part. What is left out for want of time is said, and measured by the next call."""
 SHARE = 0.1
 """Share of the trials of the whole search that a tuner gets."""

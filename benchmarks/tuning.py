@@ -1,10 +1,20 @@
-"""How good and how fast tuning is: `python -m benchmarks.tuning [--device cuda] [--budget SECONDS] [--out DIR]`.
+"""How good and how fast tuning is: `python -m benchmarks.tuning PART... --out DIR [--budget SECONDS]`.
 
-For each case a part of its space, small enough to be measured whole, is measured whole. Tuners then search the same
-space by looking their candidates up in that table, many times with other seeds: the regret is what they lose against
-the whole search, and it costs no further measurement. Seconds are those that the candidates took when they were
-measured. `--aa N` tunes N times what has nothing to tune: no configuration may win. `--lookup` times the database,
-`--simulated` searches made-up spaces.
+tables        for each case a part of its space, whole: every configuration once, then in turns what is near the best
+regret        tuners search these tables: regret, trials and seconds to within 5 % of the best
+metaschedule  `guided` and MetaSchedule tune for the same seconds, then both winners are measured in turns
+aa            tunings of what has nothing to tune: no configuration may win
+lookup        time that the database takes
+model         ResNet-18 on tvm-cpu: default, tuned and torch in turns
+simulated     searches of made-up spaces
+
+Every part goes on where it was interrupted: what is in DIR (tables/CASE.json, PART.json) is not measured again.
+`--device cuda` takes the cases of a GPU for `tables` and `regret`, where Triton's own autotuner is timed beside them.
+
+A tuner that searches a table is told what was measured first, once. The best of what it has tried then go through the
+race of a real search: the first half of the turns chooses among them. The second half of the turns says how good the
+choice is, so that nothing is judged by the numbers that it was chosen by. A choice that is not surely slower than the
+best of all is a tie with it, and has lost nothing.
 """
 
 from __future__ import annotations
@@ -15,46 +25,57 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from math import log2
+from math import exp, log, log2
 from pathlib import Path
 from random import Random
-from statistics import mean, median
+from statistics import fmean, mean, median
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from opmark.catalogue.expansion import cases_of
-from opmark.plugin import BackendInfo, Configuration, Knob, Space, SpaceRule, splits
+from opmark.plugin import BackendInfo, Configuration, Knob, Space, SpaceRule, TuningProblem, splits
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
 from opmark.runner.plan import settings_for
 from opmark.runner.supervisor import WorkerOptions
 from opmark.schema import Entry, Task
 from opmark.schema.options import MeasureOptions
+from opmark.stats.verdict import ALPHA, compare_pairs
 from opmark.tuning.database import with_configuration
-from opmark.tuning.search import SHORT, Measurer, SearchOptions, candidate_of
+from opmark.tuning.search import (
+    FINALISTS,
+    SHORT,
+    Builders,
+    Measurer,
+    SearchOptions,
+    TuningCandidate,
+    candidate_of,
+    search,
+    shared_cache,
+)
 from opmark.tuning.spaces import Tunable, find_tunables
 from opmark.tuning.tuners import make_tuner
 from opmark.units import seconds
 
 KNOBS = Path(__file__).parents[1] / "tests" / "helpers" / "knobs"
 CPU = (
-    ("onnxruntime-cpu", "matmul", {"M": 128, "N": 128, "K": 128}),
-    ("onnxruntime-cpu", "softmax", {"shape": [256, 512]}),
-    ("onnxruntime-cpu", "layer_norm", {"shape": [256, 512]}),
-    ("onnxruntime-cpu", "conv2d", {}),
-    ("openvino-cpu", "matmul", {"M": 128, "N": 128, "K": 128}),
-    ("openvino-cpu", "softmax", {"shape": [256, 512]}),
-    ("tvm-cpu", "softmax", {"shape": [256, 512]}),
     ("tvm-cpu", "matmul", {"M": 128, "N": 128, "K": 128}),
-    ("tvm-cpu", "layer_norm", {"shape": [256, 512]}),
-    ("tvm-cpu", "max_pool2d", {}),
     ("tvm-cpu", "matmul", {"M": 32, "N": 256, "K": 256}),
-    ("tvm-cpu", "softmax", {"shape": [64, 2048]}),
-    ("tvm-cpu", "reduce_sum", {"shape": [512, 512], "axis": [1]}),
+    ("tvm-cpu", "batched_matmul", {}),
     ("tvm-cpu", "conv2d", {}),
+    ("tvm-cpu", "depthwise_conv2d", {}),
+    ("tvm-cpu", "pointwise_conv2d", {}),
+    ("tvm-cpu", "softmax", {"shape": [256, 512]}),
+    ("tvm-cpu", "softmax", {"shape": [64, 2048]}),
+    ("tvm-cpu", "layer_norm", {"shape": [256, 512]}),
+    ("tvm-cpu", "reduce_sum", {"shape": [512, 512], "axis": [1]}),
+    ("tvm-cpu", "max_pool2d", {}),
+    ("onnxruntime-cpu", "conv2d", {}),
+    ("onnxruntime-cpu", "softmax", {"shape": [256, 512]}),
+    ("openvino-cpu", "matmul", {"M": 128, "N": 128, "K": 128}),
 )  # fmt: skip
 CUDA = (
     *(("triton-cuda", "matmul", {"M": m, "N": n, "K": k, "dtype": "float16"})
@@ -66,34 +87,92 @@ CUDA = (
     ("torch-compile-cuda", "layer_norm", {"shape": [4096, 1024]}),
     ("tvm-cuda", "matmul", {"M": 1024, "N": 1024, "K": 1024}),
 )  # fmt: skip
+BESIDE_METASCHEDULE = (
+    ("matmul", {"M": 256, "N": 256, "K": 256}),
+    ("conv2d", {}),
+    ("softmax", {"shape": [256, 512]}),
+    ("layer_norm", {"shape": [256, 512]}),
+)
+PARTS = ("tables", "regret", "metaschedule", "aa", "lookup", "model", "simulated")
+BUDGETS = {"tables": 780.0, "metaschedule": 360.0, "aa": 360.0, "model": 240.0}
+"""Seconds of a part. What is left out for want of time is said, and measured by the next call."""
 SHARE = 0.1
 """Share of the trials of the whole search that a tuner gets."""
-SEEDS = 10
-MOST = 120
-"""Configurations of a space that is measured whole, if the budget allows."""
+SEEDS = 20
+MOST = 240
+"""Configurations of a space that is measured whole."""
+NEAR = 0.10
+"""What is slower than the best by less, measured once, is measured again in turns."""
+MOST_AGAIN = 24
+TURNS = 6
+"""Fresh processes in which it is measured again: the first half chooses, the second half judges."""
+BATCH = 8
 
 
-class Measured(NamedTuple):
-    """The whole space of a case."""
+class Table(NamedTuple):
+    """A part of the space of a case that was measured whole."""
 
-    name: str
+    case: str
+    backend: str
     space: Space
     times: dict[int, float | None]
-    """Seconds of a call by the number of the configuration; None if it failed."""
+    """Seconds of a call by the number of the configuration, measured once; None if it failed."""
     costs: dict[int, float]
     """Seconds that building, verifying and timing it took."""
+    turns: dict[int, list[float]]
+    """Seconds of the fastest in each turn."""
 
     @property
-    def best(self) -> float:
+    def quickest(self) -> float:
         return min(value for value in self.times.values() if value is not None)
+
+    def middle(self, number: int, *, judged: bool) -> float:
+        """Return the geometric mean of the turns that judge, or of those that choose."""
+        return exp(fmean(map(log, self._half(number, judged=judged))))
+
+    def _half(self, number: int, *, judged: bool) -> list[float]:
+        values = self.turns[number]
+        return values[len(values) // 2 :] if judged else values[: len(values) // 2]
+
+    def best(self) -> int:
+        """Return the number of the best configuration, by all turns."""
+        return min(self.turns, key=lambda number: fmean(map(log, self.turns[number])))
+
+    def choose(self, tried: Sequence[int]) -> int:
+        """Return what the race of a search makes of the configurations that a tuner has tried."""
+        timed = sorted((value, number) for number in tried if (value := self.times[number]) is not None)
+        finalists = [number for _, number in timed[:FINALISTS] if number in self.turns]
+        if not finalists:
+            return timed[0][1]
+        return min(finalists, key=lambda number: self.middle(number, judged=False))
+
+    def regret(self, number: int) -> tuple[float, bool]:
+        """Return by which share a configuration is slower than the best, and whether that is sure."""
+        best = self.best()
+        if number not in self.turns:
+            return (self.times[number] or float("inf")) / self.quickest - 1, True
+        lost = self.middle(number, judged=True) / self.middle(best, judged=True) - 1
+        if number == best:
+            return 0.0, False
+        pair = compare_pairs(self._half(best, judged=True), self._half(number, judged=True), alpha=ALPHA)
+        return max(0.0, lost), pair.low > 1.0
 
 
 class Hunt(NamedTuple):
-    regret: float
+    """One search of a table."""
+
+    lost: float
+    """Share by which what it found is slower than the best."""
+    sure: bool
+    """Whether it is surely slower, and no tie."""
     within: int | None
-    """Trials until the best so far was within 5 % of the best of all; None if it never was."""
+    """Trials until what it had tried was within 5 % of the best; None if that never was."""
     cost: float | None
     """Seconds until then."""
+
+    @property
+    def regret(self) -> float:
+        return self.lost if self.sure else 0.0
 
 
 def narrow(space: Space, most: int) -> Space:
@@ -129,38 +208,87 @@ def settings_of(info: BackendInfo, threads: int) -> Any:
     return settings
 
 
-def measure_whole(tunable: Tunable, threads: int, budget: float, most: int, measurer: Measurer) -> Measured | str:
-    """Measure every configuration of a part of the space; the fastest ten three times, of which the medians count."""
-    label, info = tunable.implementation.label, tunable.backend
+# Tables.
+
+
+def measure_table(tunable: Tunable, threads: int, most: int, file: Path, until: float) -> Table | str:
+    """Measure every configuration of a part of the space once, and what is near the best in turns. What the file has is
+    kept; a text says why the table is not complete."""
+    info, label = tunable.backend, tunable.implementation.label
+    space = narrow(tunable.space, most)
     task = Task(tunable.case, info.name, label, settings_of(info, threads))
-    space = narrow(tunable.space, 4)
-    pace = 0.02
-    for place, number in enumerate(space.allowed()):
-        began = time.monotonic()
-        first = measurer.run(with_configuration(task, space.at(number), label))
-        if first.status == "skipped":
-            return f"skipped: {first.reason}"
-        if place:  # the first one may have started a worker
-            pace = max(pace, time.monotonic() - began)
-    space = narrow(tunable.space, max(32, min(most, int(budget / pace))))
-    found = Measured(_name(tunable), space, {}, {})
-    until = time.monotonic() + 3 * budget
-    for number in space.allowed():
-        since = time.monotonic()
-        if since > until:
-            return f"{len(found.times)} configurations took {budget * 3:.0f} s: not measured whole"
-        record = measurer.run(with_configuration(task, space.at(number), label))
-        found.times[number] = candidate_of(record).seconds
-        found.costs[number] = time.monotonic() - since
-    if not any(found.times.values()):
-        return "no configuration could be measured"
-    again: dict[int, list[float]] = {}
-    fastest = sorted((value, number) for number, value in found.times.items() if value is not None)[:10]
-    for _ in range(2):
-        for value, number in fastest:
-            record = measurer.run(with_configuration(task, space.at(number), label))
-            again.setdefault(number, [value]).append(candidate_of(record).seconds or value)
-    found.times.update({number: median(values) for number, values in again.items()})
+    table = _read_table(file, tunable, space)
+    options = SearchOptions("", 0, 0, 0.0, WorkerOptions(30.0), {}, lambda record: None)
+    with shared_cache(task) as environ:
+        left = [number for number in space.allowed() if number not in table.times]
+        Random(0).shuffle(left)  # a machine that gets slower is no property of a knob
+        with closing(Measurer(options, environ)) as measurer, closing(Builders(options, environ)) as builders:
+            for begin in range(0, len(left), BATCH):
+                if time.monotonic() > until:
+                    return f"{len(left) - begin} of {len(table.times) + len(left) - begin} configurations are left"
+                since, batch = time.monotonic(), left[begin : begin + BATCH]
+                tasks = [with_configuration(task, space.at(number), label) for number in batch]
+                built = builders.build(tasks)
+                for number, one in zip(batch, tasks, strict=True):
+                    before = built.get(one.id)
+                    record = before if before and before.failed else measurer.run(one)
+                    if record.status == "skipped":
+                        return f"skipped: {record.reason}"
+                    table.times[number] = candidate_of(record).seconds
+                table.costs.update(dict.fromkeys(batch, (time.monotonic() - since) / len(batch)))
+                _write_table(file, table)
+        timed = sorted((value, number) for number, value in table.times.items() if value is not None)
+        if not timed:
+            return "no configuration could be measured"
+        near = [number for value, number in timed if value <= (1 + NEAR) * timed[0][0]][:MOST_AGAIN]
+        near += [number for _, number in timed[:FINALISTS] if number not in near]
+        if set(near) != set(table.turns):
+            table.turns.clear()
+            table.turns.update({number: [] for number in near})
+        while (place := len(table.turns[near[0]])) < TURNS:
+            if time.monotonic() > until:
+                return f"{TURNS - place} of {TURNS} turns are left"
+            found = _measure_turn(task, space, label, near[:: -1 if place % 2 else 1], Measurer(options, environ))
+            for number in near:
+                # What failed in a turn is as slow there as the slowest: no turn is left out for one side alone.
+                table.turns[number].append(found[number] or max(value for value in found.values() if value))
+            _write_table(file, table)
+    return table
+
+
+def _measure_turn(
+    task: Task, space: Space, label: str, numbers: Sequence[int], measurer: Measurer
+) -> dict[int, float | None]:
+    with closing(measurer):
+        return {
+            number: candidate_of(measurer.run(with_configuration(task, space.at(number), label))).seconds
+            for number in numbers
+        }
+
+
+def _read_table(file: Path, tunable: Tunable, space: Space) -> Table:
+    """Return what a file has of a table; an empty one if it is of another space."""
+    empty = Table(_name(tunable), tunable.backend.name, space, {}, {}, {})
+    if not file.is_file():
+        return empty
+    kept = json.loads(file.read_text())
+    if kept["knobs"] != _knobs(space):
+        return empty
+    times, costs, turns = ({int(number): value for number, value in kept[name].items()} for name in
+                           ("times", "costs", "turns"))  # fmt: skip
+    return empty._replace(times=times, costs=costs, turns=turns)
+
+
+def _write_table(file: Path, table: Table) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    kept = {"knobs": _knobs(table.space), "times": table.times, "costs": table.costs, "turns": table.turns}
+    written = file.with_suffix(".part")
+    written.write_text(json.dumps(kept))
+    written.replace(file)
+
+
+def _knobs(space: Space) -> list[Any]:
+    found: list[Any] = json.loads(json.dumps([[knob.name, knob.values] for knob in space.knobs]))
     return found
 
 
@@ -172,91 +300,123 @@ def _name(tunable: Tunable) -> str:
     return f"{tunable.case.op} {params}".strip()[:60]
 
 
-def hunt(name: str, measured: Measured, info: BackendInfo, trials: int, seed: int, *, until_near: bool = False) -> Hunt:
-    """Let a tuner search the table; `until_near`: only until it is within 5 % of the best."""
-    problem = _problem(measured.space, seed)
-    tuner = make_tuner(name, problem, info)
-    best, tried, within, spent, cost = float("inf"), 0, None, 0.0, None
-    while tried < trials:
-        asked = tuner.ask(min(4, trials - tried))
+def _table_file(folder: Path, tunable: Tunable) -> Path:
+    return folder / "tables" / f"{tunable.backend.name}-{tunable.case.op}-{tunable.case.id[:8]}.json"
+
+
+def tunables_of(device: str, ops: Sequence[str], say: Callable[[str], None]) -> Iterator[Tunable]:
+    for backend, op, params in CUDA if device == "cuda" else CPU:
+        if ops and op not in ops:
+            continue
+        tunable = find_case(backend, op, params)
+        if tunable is None:
+            say(f"{backend} {op}: has no knobs")
+        else:
+            yield tunable
+
+
+def tables(given: argparse.Namespace, say: Callable[[str], None]) -> None:
+    cases = list(tunables_of(given.device, given.ops, say))
+    until = time.monotonic() + given.budget
+    for place, tunable in enumerate(cases):
+        since = time.monotonic()
+        # What a case does not need is for those after it.
+        own = since + max(0.0, until - since) / (len(cases) - place)
+        found = measure_table(tunable, 1, given.most, _table_file(given.out, tunable), own)
+        what = f"{tunable.backend.name} {_name(tunable)}"
+        if isinstance(found, str):
+            say(f"{what}: {found}; `tables` again goes on")
+        else:
+            say(f"{what}: {len(found.times)} configurations, {len(found.turns)} of them in turns; "
+                f"{time.monotonic() - since:.0f} s")  # fmt: skip
+
+
+# Searches of tables.
+
+
+def hunt(name: str, table: Table, info: BackendInfo, trials: int, seed: int, *, until_near: bool = False) -> Hunt:
+    """Let a tuner search a table; `until_near`: only until it is within 5 % of the best."""
+    usual = table.space.default
+    starts: tuple[Configuration, ...] = (usual,) if table.space.why_not(usual) is None else ()
+    tuner = make_tuner(name, TuningProblem("", {}, "", "", table.space, seed, starts), info)
+    tried: list[int] = []
+    within, spent, cost = None, 0.0, None
+    while len(tried) < trials:
+        asked = tuner.ask(min(4, trials - len(tried)))
         if not asked:
             break
         for configuration in asked:
-            number = measured.space.index(configuration)
-            value = measured.times[number]
-            tuner.tell(configuration, value)
-            tried, spent = tried + 1, spent + measured.costs[number]
-            best = min(best, value if value is not None else best)
-            if within is None and best <= 1.05 * measured.best:
-                within, cost = tried, spent
+            number = table.space.index(configuration)
+            tuner.tell(configuration, table.times[number])
+            tried.append(number)
+            spent += table.costs[number]
+            if within is None and table.times[number] is not None and table.regret(number)[0] <= 0.05:
+                within, cost = len(tried), spent
                 if until_near:
-                    return Hunt(best / measured.best - 1, within, cost)
-    return Hunt(best / measured.best - 1, within, cost)
+                    return Hunt(0.0, False, within, cost)
+    if all(table.times[number] is None for number in tried):
+        return Hunt(float("inf"), True, None, None)
+    return Hunt(*table.regret(table.choose(tried)), within, cost)
 
 
-def _problem(space: Space, seed: int) -> Any:
-    from opmark.plugin import TuningProblem
-
-    usual = space.default
-    starts: tuple[Configuration, ...] = (usual,) if space.why_not(usual) is None else ()
-    return TuningProblem("", {}, "", "", space, seed, starts)
-
-
-def regret_table(
-    cases: Sequence[tuple[str, str, Mapping[str, Any]]], threads: int, budget: float, most: int,
-    say: Callable[[str], None],
-) -> list[dict[str, Any]]:  # fmt: skip
+def regret(given: argparse.Namespace, say: Callable[[str], None]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    measurers: dict[str, Measurer] = {}
-    options = SearchOptions("", 0, 0, 0.0, WorkerOptions(30.0), {}, lambda record: None)
-    until = time.monotonic() + budget
-    for place, (backend, op, params) in enumerate(cases):
-        left = until - time.monotonic()
-        if left < 5:
-            say(f"the budget is spent: {len(cases) - place} cases were left out")
-            break
-        try:
-            tunable = find_case(backend, op, params)
-        except Exception as error:  # noqa: BLE001 - a case that is not there here is said, and the others go on
-            say(f"{backend} {op}: {error}")
+    say(HEAD)
+    for tunable in tunables_of(given.device, given.ops, say):
+        file = _table_file(given.out, tunable)
+        table = _read_table(file, tunable, narrow(tunable.space, given.most))
+        if not table.turns or len(next(iter(table.turns.values()))) < TURNS:
+            say(f"{tunable.backend.name} {_name(tunable)}: the table is not complete: `tables` goes on with it")
             continue
-        if tunable is None:
-            say(f"{backend} {op}: has no knobs")
-            continue
-        # Half of the time goes to the table, the rest to measuring the fastest again and to starting workers.
-        if backend not in measurers:
-            for other in measurers.values():
-                other.close()
-            measurers = {backend: Measurer(options)}
-        found = measure_whole(tunable, threads, 0.5 * left / (len(cases) - place), most, measurers[backend])
-        if isinstance(found, str):
-            say(f"{backend} {op}: {found}")
-            continue
-        count = len(found.times)
+        count, best = len(table.times), table.best()
         trials = max(4, round(SHARE * count))
+        default = table.times.get(table.space.index(table.space.default))
         row: dict[str, Any] = {
-            "case": found.name, "backend": backend, "configurations": count, "trials": trials,
-            "failed": sum(value is None for value in found.times.values()), "best": found.best,
-            "worst": max(value for value in found.times.values() if value is not None),
-            "seconds_whole": sum(found.costs.values()),
+            "case": table.case, "backend": table.backend, "configurations": count, "trials": trials,
+            "failed": sum(value is None for value in table.times.values()),
+            "best": table.middle(best, judged=True), "worst": max(value for value in table.times.values() if value),
+            "seconds_whole": sum(table.costs.values()), "default_over_best": default and default / table.quickest,
+            "tied_with_best": sum(not table.regret(number)[1] for number in table.turns),
         }  # fmt: skip
-        default = found.times.get(found.space.index(found.space.default))
-        row["default_over_best"] = default / found.best if default else None
-        for name in ("guided", "random"):
-            some = [hunt(name, found, tunable.backend, trials, seed) for seed in range(SEEDS)]
-            long = [hunt(name, found, tunable.backend, count, seed, until_near=True) for seed in range(SEEDS)]
+        for name in given.tuners:
+            some = [hunt(name, table, tunable.backend, trials, seed) for seed in range(SEEDS)]
+            long = [hunt(name, table, tunable.backend, count, seed, until_near=True) for seed in range(SEEDS)]
             row[name] = {
                 "regret_median": median(one.regret for one in some), "regret_worst": max(one.regret for one in some),
+                "lost_median": median(one.lost for one in some),
+                "within_1%": sum(one.regret <= 0.01 for one in some) / SEEDS,
                 "trials_to_5%": median(one.within or count for one in long),
-                "seconds_to_5%": median(one.cost or sum(found.costs.values()) for one in long),
+                "seconds_to_5%": median(one.cost or sum(table.costs.values()) for one in long),
             }  # fmt: skip
-        if tunable.backend.name == "triton-cuda":
-            row["triton_autotune_seconds"] = triton_autotune(tunable, found.space)
+        if table.backend == "triton-cuda":
+            row["triton_autotune_seconds"] = triton_autotune(tunable, table.space)
         rows.append(row)
-        say(line(row))
-    for other in measurers.values():
-        other.close()
+        for name in given.tuners:
+            say(line(row, name))
+    for name in given.tuners if rows else ():
+        good = sum(row[name]["regret_median"] <= 0.01 for row in rows)
+        share = median(row[name]["trials_to_5%"] / row["configurations"] for row in rows)
+        say(f"{name}: median regret of at most 1 % in {good} of {len(rows)} cases with a tenth of the trials, in "
+            f"{100 * mean(row[name]['within_1%'] for row in rows):.0f} % of all searches; within 5 % after "
+            f"{100 * share:.1f} % of the configurations (median)")  # fmt: skip
     return rows
+
+
+def line(row: Mapping[str, Any], name: str) -> str:
+    own = row[name]
+    return (
+        f"| {row['case']} | {row['backend']} | {row['configurations']} | {seconds(row['best'])} | "
+        f"{row['default_over_best'] or float('nan'):.2f} | {row['tied_with_best']} | {name} | {row['trials']} | "
+        f"{100 * own['regret_median']:.1f} % | {100 * own['regret_worst']:.1f} % | {100 * own['lost_median']:.1f} % | "
+        f"{100 * own['within_1%']:.0f} % | {own['trials_to_5%']:.0f} | {own['seconds_to_5%']:.1f} |"
+    )
+
+
+HEAD = (
+    "| case | backend | configurations | best | default over best | tied with the best | tuner | trials "
+    "| regret, median | worst | the same without ties | searches within 1 % | trials to 5 % | seconds to 5 % |\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
+)
 
 
 def triton_autotune(tunable: Tunable, space: Space) -> float | str:
@@ -280,24 +440,76 @@ def triton_autotune(tunable: Tunable, space: Space) -> float | str:
     return time.monotonic() - since
 
 
-def line(row: Mapping[str, Any]) -> str:
-    guided, random = row["guided"], row["random"]
-    return (
-        f"| {row['case']} | {row['backend']} | {row['configurations']} | {seconds(row['best'])} | "
-        f"{row['default_over_best'] or float('nan'):.2f} | {row['trials']} | {100 * guided['regret_median']:.1f} % | "
-        f"{100 * random['regret_median']:.1f} % | {guided['trials_to_5%']:.0f} | {random['trials_to_5%']:.0f} | "
-        f"{guided['seconds_to_5%']:.1f} | {random['seconds_to_5%']:.1f} |"
-    )
+# Beside MetaSchedule.
 
 
-HEAD = (
-    "| case | backend | configurations | best | default over best | trials | regret, guided | regret, random "
-    "| trials to 5 %, guided | random | seconds to 5 %, guided | random |\n"
-    "|---|---|---|---|---|---|---|---|---|---|---|---|"
-)
+def metaschedule(given: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    """Search with `guided` among schedules with knobs, and with MetaSchedule in its own space, for the same number of
+    seconds on one thread, then measure the default and both winners in turns."""
+    rows = _load(given.out / "metaschedule.json", {})
+    left = [one for one in BESIDE_METASCHEDULE if json.dumps(one) not in rows]
+    until = time.monotonic() + given.budget
+    for place, (op, params) in enumerate(left):
+        share = (until - time.monotonic()) / (len(left) - place)
+        if share < 20:
+            say(f"the budget is spent: {len(left) - place} cases are left; the same command goes on")
+            break
+        row: dict[str, Any] = {}
+        winners: dict[str, tuple[Task, TuningCandidate]] = {}
+        for name in ("guided", "evolutionary"):
+            tunable = _for_tuner(op, params, name)
+            task = Task(tunable.case, "tvm-cpu", "onnx", settings_of(tunable.backend, 1))
+            curve: list[tuple[float, float | None]] = []
+            until_then = time.monotonic() + 0.35 * share
+            options = SearchOptions(
+                name, 100_000, 0, until_then, WorkerOptions(30.0), {}, lambda record: None,
+                lambda trial, curve=curve: curve.append(  # type: ignore[misc]
+                    (trial.elapsed, trial.best.seconds if trial.best else None)
+                ),
+            )  # fmt: skip
+            since = time.monotonic()
+            found = search([tunable], task, options)
+            row[name] = {"seconds": time.monotonic() - since, "candidates": len(found.candidates), "curve": curve}
+            if found.best:
+                winners[name] = (task, found.best)
+            else:
+                say(f"{op} {params}: {name} found nothing: {found.stopped}")
+        if len(winners) < 2:
+            continue
+        row["turns"] = _winners_in_turns(winners)
+        rows[json.dumps([op, params])] = row
+        _save(given.out / "metaschedule.json", rows)
+        say(f"{op} {params}: " + "; ".join(_describe_winner(row, name) for name in winners))
+    return rows
 
 
-def simulated(say: Callable[[str], None]) -> list[dict[str, Any]]:
+def _for_tuner(op: str, params: Mapping[str, Any], name: str) -> Tunable:
+    tunable = find_case("tvm-cpu", op, params)
+    assert tunable is not None
+    return find_tunables(tunable.case, tunable.backend, tuner=name)[0] if name == "evolutionary" else tunable
+
+
+def _winners_in_turns(winners: Mapping[str, tuple[Task, TuningCandidate]]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {name: [] for name in winners}
+    options = SearchOptions("", 0, 0, 0.0, WorkerOptions(60.0), {}, lambda record: None)
+    for turn in range(TURNS):
+        with closing(Measurer(options)) as measurer:
+            for name in list(winners)[:: -1 if turn % 2 else 1]:
+                task, best = winners[name]
+                record = measurer.run(with_configuration(task, best.configuration, best.implementation))
+                found[name].append(candidate_of(record).seconds or float("nan"))
+    return found
+
+
+def _describe_winner(row: Mapping[str, Any], name: str) -> str:
+    value = exp(fmean(map(log, row["turns"][name])))
+    best = min(exp(fmean(map(log, values))) for values in row["turns"].values())
+    near = next((spent for spent, so_far in row[name]["curve"] if so_far and so_far <= 1.05 * best), None)
+    when = "never within 5 %" if near is None else f"within 5 % after {near:.1f} s"
+    return f"{name} {seconds(value)} ({value / best - 1:.1%} over the best, {when})"
+
+
+def simulated(given: argparse.Namespace, say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Search two made-up spaces with a tenth of their configurations: a smooth one, and one in which knobs depend on
     each other and every configuration is up to 20 % slower at random. Measuring adds noise of 1 %."""
     smooth = Space(
@@ -323,15 +535,17 @@ def simulated(say: Callable[[str], None]) -> list[dict[str, Any]]:
     rows = []
     for name, space, time_of in (("smooth", smooth, smooth_time), ("rugged", rugged, rugged_time)):
         times = {number: time_of(space.at(number)) for number in space.allowed()}
-        for tuner in ("guided", "random", "ga", "xgb", "xgb-rank"):
+        fastest = min(times.values())
+        for tuner in given.tuners:
             regrets = []
             for seed in range(SEEDS):
                 noise = Random(seed)
                 noisy = {number: value * (1 + 0.01 * abs(noise.gauss(0, 1))) for number, value in times.items()}
-                found = Measured(name, space, dict(noisy), dict.fromkeys(times, 0.0))
-                regrets.append(hunt(tuner, found, find_backend("null"), len(times) // 10, seed).regret)
-            row = {"space": name, "configurations": len(times), "tuner": tuner, "regrets": regrets}
-            rows.append(row)
+                table = Table(name, "null", space, dict(noisy), dict.fromkeys(times, 0.0), {
+                    number: [value] * TURNS for number, value in times.items() if value <= (1 + NEAR) * fastest
+                })  # fmt: skip
+                regrets.append(hunt(tuner, table, find_backend("null"), len(times) // 10, seed).lost)
+            rows.append({"space": name, "configurations": len(times), "tuner": tuner, "regrets": regrets})
             say(
                 f"| {name} | {len(times)} | {tuner} | {100 * median(regrets):.1f} % | {100 * max(regrets):.1f} % | "
                 f"{sum(value <= 0.01 for value in regrets)} of {SEEDS} |"
@@ -339,32 +553,30 @@ def simulated(say: Callable[[str], None]) -> list[dict[str, Any]]:
     return rows
 
 
-def aa(count: int, budget: float, say: Callable[[str], None]) -> dict[str, Any]:
-    """Tune what has nothing to tune, by the machine's own clock."""
-    sys.path.insert(0, str(KNOBS))
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(KNOBS), os.environ.get("PYTHONPATH", "")]))
-    os.environ["OPMARK_KNOBS"] = "real"
+def aa(given: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    """Tune what has nothing to tune, by the machine's own clock. Tunings that are done are not repeated."""
     from opmark.api.tune import tune
 
-    verdicts: dict[str, int] = {}
-    until = time.monotonic() + budget
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(count):
-            if time.monotonic() > until:
-                break
+    done: dict[str, str] = _load(given.out / "aa.json", {})
+    until = time.monotonic() + given.budget
+    for number in range(given.tunings):
+        if str(number) in done or time.monotonic() > until:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
             (one,) = tune(
                 ["exp"], params={"shape": [[64, 256]]}, backend="knobs-cpu", db=Path(folder) / "aa.db", trials=6,
                 library="none", threads=1, seed=number, processes=5, say=lambda text: None,
             ).cases  # fmt: skip
-            name = "winner" if not one.entry.default_stays else one.entry.verdict or "the default was the best"
-            verdicts[name] = verdicts.get(name, 0) + 1
-            say(f"A/A {number + 1} of {count}: {verdicts}")
-    return verdicts
+        won = not one.entry.default_stays
+        done[str(number)] = "winner" if won else one.entry.verdict or "the default was the best"
+        _save(given.out / "aa.json", done)
+    verdicts = {word: list(done.values()).count(word) for word in sorted(set(done.values()))}
+    say(f"A/A: {len(done)} of {given.tunings} tunings, {verdicts.get('winner', 0)} winners: {verdicts}")
+    return done
 
 
-def lookup(entries: int = 200) -> dict[str, float]:
+def lookup(given: argparse.Namespace, say: Callable[[str], None], entries: int = 200) -> dict[str, float]:
     """Time the choice of an entry among many, and the whole planning of a run that applies it."""
-    from opmark.api.run import plan
     from opmark.schema.tuned import TunedEntry
     from opmark.store.sql import open_sql
     from opmark.tuning.database import choose_entry
@@ -384,53 +596,77 @@ def lookup(entries: int = 200) -> dict[str, float]:
             made.append(entry)
         store.add_tuned(made)
         times = []
-        for _ in range(21):
+        for _ in range(101):
             since = time.perf_counter()
             assert choose_entry(store, tunable.case, info, 1) is not None
             times.append(time.perf_counter() - since)
-        since = time.perf_counter()
-        plan(["matmul"], params={"M": [128], "N": [128], "K": [128]}, backend="tvm-cpu", threads=1)
-        plain = time.perf_counter() - since
-    return {"lookup_median": median(times), "lookup_least": min(times), "plan_without": plain, "entries": entries}
+    found = {"median": median(times), "least": min(times), "worst": max(times), "entries": entries}
+    say(f"lookup among {entries} entries: median {seconds(found['median'])}, worst {seconds(found['worst'])}")
+    return found
+
+
+def model(given: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    """Tune ResNet-18 on tvm-cpu: its operators, then the model in turns against its default and torch."""
+    from opmark.api.tune import tune, tuning_view
+
+    db = given.out / "model.db"
+    since = time.monotonic()
+    found = tune(
+        [f"model:{given.model}"], params={"size": ["small"]} if given.small else {}, backend="tvm-cpu", db=db,
+        trials=given.trials, budget=f"{given.budget:.0f}s", processes=5, resume=db.is_file(), say=say,
+        on_case=lambda name, place, count: say(f"{place + 1} of {count}: {name}"),
+    )  # fmt: skip
+    view = {**tuning_view(found), "seconds": time.monotonic() - since}
+    for one in view["cases"]:
+        entry = one["entry"]
+        times = [seconds(entry[name]) if entry[name] else "unknown" for name in
+                 ("default_seconds", "tuned_seconds", "library_seconds")]  # fmt: skip
+        say(f"{one['case']}: default {times[0]}, tuned {times[1]} ({entry['verdict'] or 'nothing to judge'}), "
+            f"{view['library']} {times[2]} ({entry['library_verdict'] or 'not compared'})")  # fmt: skip
+    return view
+
+
+def _load(file: Path, empty: Any) -> Any:
+    return json.loads(file.read_text()) if file.is_file() else empty
+
+
+def _save(file: Path, found: Any) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(found, indent=1))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="+", choices=PARTS, metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--out", type=Path, required=True, help="folder of the results, and of what is done already")
+    parser.add_argument("--budget", type=float, help="seconds of each part [default: of each part its own]")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--budget", type=float, default=1200.0, help="seconds for all cases together")
-    parser.add_argument("--most", type=int, default=MOST, help="configurations that are measured whole, at most")
-    parser.add_argument("--out", type=Path, help="folder for tuning.json")
-    parser.add_argument("--aa", type=int, default=0, help="number of tunings of what has nothing to tune")
-    parser.add_argument("--lookup", action="store_true")
-    parser.add_argument("--simulated", action="store_true")
+    parser.add_argument(
+        "--ops", type=lambda text: text.split(","), default=[], help="only the cases of these operators"
+    )
+    parser.add_argument("--most", type=int, default=MOST, help="configurations of a table, at most")
+    parser.add_argument("--tuners", type=lambda text: text.split(","), default=["guided", "random"])
+    parser.add_argument("--tunings", type=int, default=50, help="of what has nothing to tune")
+    parser.add_argument("--model", default="resnet-18")
+    parser.add_argument("--trials", type=int, default=32, help="of each operator of the model")
+    parser.add_argument("--small", action="store_true", help="a small model of the same structure")
     given = parser.parse_args()
-    results: dict[str, Any] = {}
-
-    def say(text: str) -> None:
-        print(text, flush=True)
-
-    if given.aa:
-        results["aa"] = aa(given.aa, given.budget, say)
-    elif given.simulated:
-        results["simulated"] = simulated(say)
-    elif given.lookup:
-        results["lookup"] = lookup()
-        say(json.dumps(results["lookup"]))
-    else:
-        say(HEAD)
-        rows = regret_table(CUDA if given.device == "cuda" else CPU, 1, given.budget, given.most, say)
-        results["regret"] = rows
-        for name in ("guided", "random"):
-            if rows:
-                share = mean(row[name]["regret_median"] <= 0.01 for row in rows)
-                to = median(row[name]["trials_to_5%"] / row["configurations"] for row in rows)
-                say(
-                    f"{name}: regret of at most 1 % in {100 * share:.0f} % of {len(rows)} cases with a tenth of the "
-                    f"trials; within 5 % after {100 * to:.0f} % of the configurations (median)"
-                )
-    if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "tuning.json").write_text(json.dumps(results, indent=1))
+    # The backend of `aa`: in place before anything looks for backends.
+    sys.path.insert(0, str(KNOBS))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(KNOBS), os.environ.get("PYTHONPATH", "")]))
+    os.environ["OPMARK_KNOBS"] = "real"
+    measure = {
+        "tables": tables, "regret": regret, "metaschedule": metaschedule, "aa": aa, "lookup": lookup, "model": model,
+        "simulated": simulated,
+    }  # fmt: skip
+    own = given.budget
+    for part in given.parts:
+        since = time.monotonic()
+        given.budget = own or BUDGETS.get(part, 0.0)
+        found = measure[part](given, lambda text: print(text, flush=True))
+        if found is not None:
+            _save(given.out / f"{part}.json", found)
+        print(f"{part}: {time.monotonic() - since:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

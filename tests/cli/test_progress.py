@@ -119,6 +119,20 @@ def test_a_terminal_has_one_line_with_an_estimate(monkeypatch: pytest.MonkeyPatc
     assert stream.getvalue().endswith("\r\x1b[K")
 
 
+def test_the_time_left_is_that_of_the_stage_and_of_the_budget(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    monkeypatch.setattr(sys, "stderr", Stream(terminal=True))
+    progress = StepProgress("tune")
+    clock[0] = 100.0
+    progress.step(10, 20, "candidates", at_most=30.0)
+    assert progress.line().endswith("about 30 s left")
+    progress.step(0, 4, "verdicts")  # fewer than before: another stage
+    clock[0] = 110.0
+    progress.step(1, 4, "verdicts")
+    assert progress.line().endswith("about 30 s left")
+
+
 def test_elsewhere_there_is_a_line_now_and_then_also_within_a_long_step(
     monkeypatch: pytest.MonkeyPatch, wait_for: Callable[..., None]
 ) -> None:

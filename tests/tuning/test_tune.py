@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -102,6 +103,24 @@ def test_the_report_shows_the_search_and_what_was_gained(tuned_once: Path) -> No
         assert title in page
 
 
+def test_a_tuning_that_decides_nothing_forgets_nothing(tuned_once: Path, tmp_path: Path) -> None:
+    db = tmp_path / "store.db"
+    shutil.copy(tuned_once, db)
+    said: list[str] = []
+    (one,) = tune_exp(db, budget="0.001s", say=said.append).cases
+    assert one.entry.default_stays
+    assert one.standing is not None
+    assert one.standing.configuration == BEST
+    assert any("nothing was decided" in line for line in said)
+    (known,) = tuned("exp", db=db)
+    assert known.entry.configuration == BEST
+
+
+def test_a_tuning_that_tries_nothing_stores_nothing(tmp_path: Path) -> None:
+    tune_exp(tmp_path / "store.db", budget="0.001s")
+    assert tuned(db=tmp_path / "store.db") == []
+
+
 def test_where_no_knob_matters_nothing_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPMARK_KNOBS", "flat")
     (one,) = tune_exp(tmp_path / "store.db", trials=10).cases
@@ -182,6 +201,8 @@ def test_bad_input_is_refused_before_anything_is_measured(tmp_path: Path, monkey
         tune(["abs"], backend="numpy-cpu", db=db)
     with pytest.raises(UserError, match="applies what was tuned"):
         tune(["exp"], backend="knobs-cpu/tuned", db=db)
+    with pytest.raises(UserError, match="one number of threads"):
+        tune_exp(db, threads=[1, 2])
     with pytest.raises(UserError, match="expected a duration"):
         tune_exp(db, budget="soon")
     with pytest.raises(UserError, match="tuner"):

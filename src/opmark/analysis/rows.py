@@ -38,6 +38,7 @@ from opmark.analysis.ranking import Key
 from opmark.analysis.step import with_shares
 from opmark.plugin.param import format_params
 from opmark.plugin.registry import backend_or_none, items_of, parameters_of, way_of
+from opmark.plugin.space import format_configuration
 from opmark.schema import QUANTITIES, Cache, Case, Caution, Cost, Measurement, Record, Run, Task
 from opmark.schema.case import MODEL_PREFIX, Phase, shown_case
 from opmark.schema.chart import Unit
@@ -190,6 +191,8 @@ class Row(Struct, frozen=True, dict=True):
     """The load under which requests were measured."""
     company: Company | None = None
     """The operators that ran at the same time."""
+    configuration: str = ""
+    """The values of the knobs, as readable text; empty for the default."""
     count: int = 1
     """How often the program that the case comes from makes this call."""
     original: float | None = None
@@ -598,6 +601,7 @@ def _make_row(
         view=body.view,
         load=settings.load,
         company=settings.company,
+        configuration=format_configuration(dict(settings.configuration)),
         count=body.task.case.count,
         original=body.task.case.duration,
         **found,

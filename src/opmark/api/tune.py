@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, fields
+from dataclasses import replace as replace_fields
 from typing import Any
 
 import msgspec
@@ -67,6 +68,8 @@ class CaseTuning:
     search: SearchResult | None = None
     against_default: Pairing | None = None
     against_library: Pairing | None = None
+    standing: TunedEntry | None = None
+    """An earlier entry that stays, because this tuning decided nothing. Its own entry is then not stored."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,13 @@ class _TuningSession:
         self.request, self.info = request, info
         self.budget = read_duration(request.budget)
         find_tuner(request.tuner, info)
-        self.threads = (as_list(request.threads) or [default_threads()])[0]
+        threads = as_list(request.threads) or [default_threads()]
+        if len(threads) > 1:
+            raise UserError(
+                f"expected one number of threads to tune for, got {', '.join(map(str, threads))}",
+                "tune once for each; entries for other numbers of threads are kept beside each other",
+            )
+        self.threads = threads[0]
         self.library = _library(request.library, info)
         self.runs: list[str] = []
         self.notes: list[str] = []
@@ -173,7 +182,10 @@ class _TuningSession:
         tuned = [self._entry(one, run) for one in every.values()]
         tuned += self._tune_models(models, operators, {one.entry.case: one.entry for one in tuned}, run)
         with closing(open_store(request.db, create=True, say=request.say)) as store:
-            store_tuned(store, [one.entry for one in tuned])
+            tuned = [replace_fields(one, standing=self._standing(store, one)) for one in tuned]
+            # Where no candidate was tried, nothing is known, not even that the default stays.
+            tried = [one for one in tuned if one.search is None or one.search.candidates or one.entry.verdict]
+            store_tuned(store, [one.entry for one in tried if one.standing is None])
         return Tuning(self.info.name, self.library, run, tuned, (run.id, *self.runs), tuple(self.notes))
 
     # What is tuned.
@@ -353,6 +365,17 @@ class _TuningSession:
         )  # fmt: skip
         return CaseTuning(one.case, entry, one.result, pair, library)
 
+    def _standing(self, store: Store, one: CaseTuning) -> TunedEntry | None:
+        """Return the configuration that an earlier tuning found for this very case, if this one has not decided
+        anything: a busy machine, or a budget that is too small, is no reason to forget it."""
+        if one.entry.verdict not in ("", "undecided"):
+            return None
+        known = choose_entry(store, one.case, self.info, self.threads)
+        if known is None or known.distance or known.entry.default_stays:
+            return None
+        self._note(f"{describe_case(one.case)}: nothing was decided: what was tuned on {known.entry.made[:10]} stays")
+        return known.entry
+
     # Models.
 
     def _tune_models(
@@ -405,6 +428,8 @@ def tuning_view(found: Tuning) -> dict[str, Any]:
             "failed": dict(failed),
             "against_default": msgspec.to_builtins(one.against_default),
             "against_library": msgspec.to_builtins(one.against_library),
+            "stored": one.standing is None,
+            "standing": one.standing.made if one.standing else "",
         })  # fmt: skip
     return {
         "backend": found.backend, "library": found.library, "run": found.run.id, "runs": list(found.runs),

@@ -112,8 +112,9 @@ class StepProgress:
         self._live = sys.stderr.isatty()
         self._ticks = not self._live or not measures
         self._every = _SOON if self._live else every
-        self._started = monotonic()
+        self._started = self._stage = monotonic()
         self._done, self._total, self._doing = 0, 0, "starting"
+        self._at_most: float | None = None
         self._ended = Event()
         self._ticker = Thread(target=self._tick, daemon=True)
 
@@ -128,9 +129,13 @@ class StepProgress:
             self._ticker.join()
         self._clear()
 
-    def step(self, done: int, total: int, doing: str) -> None:
-        """Note that `done` of `total` steps are done, and what is done now; 0 of them is known where nothing is."""
-        self._done, self._total, self._doing = done, total, doing
+    def step(self, done: int, total: int, doing: str, at_most: float | None = None) -> None:
+        """Note that `done` of `total` steps are done, and what is done now; 0 of them is known where nothing is. With
+        fewer steps done than before, another stage has begun, whose steps take other times. `at_most`: seconds that
+        may be left, however many steps are."""
+        if done < self._done:
+            self._stage = monotonic()
+        self._done, self._total, self._doing, self._at_most = done, total, doing, at_most
         if self._live and monotonic() - self._started > _SOON:
             self._show()
 
@@ -140,7 +145,9 @@ class StepProgress:
 
     def line(self) -> str:
         elapsed = monotonic() - self._started
-        left = elapsed / self._done * (self._total - self._done) if self._done else None
+        left = (monotonic() - self._stage) / self._done * (self._total - self._done) if self._done else None
+        if left is not None and self._at_most is not None:
+            left = min(left, self._at_most)
         parts = [f"{self._done} of {self._total}"] if self._total else []
         parts += [self._doing, f"{format_duration(elapsed)} so far"]
         parts += [] if left is None else [f"about {format_duration(left)} left"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import typer
@@ -20,26 +21,34 @@ if TYPE_CHECKING:
 @takes(TuneRequest)
 def tune(request: TuneRequest, as_json: Json = False) -> None:
     from opmark.api.result import storage_line
-    from opmark.api.tune import tune_request, tuning_view
+    from opmark.api.tune import read_duration, tune_request, tuning_view
     from opmark.cli.progress import StepProgress, Turns
     from opmark.report.console.tuning import print_tuning
 
     turns = Turns()
     with StepProgress("tune") as progress:
         case = [""]
+        trials = [0, request.trials]
+        """Trials of the cases before this one, and of all."""
+        began = monotonic()
 
         def on_case(name: str, place: int, count: int) -> None:
             case[0] = f"{name} ({place + 1} of {count})" if count > 1 else name
-            progress.step(0, request.trials, f"{case[0]}: the default")
+            trials[:] = [place * request.trials, count * request.trials]
+            progress.step(trials[0], trials[1], f"{case[0]}: the default and the first candidates", budget_left())
 
         def on_trial(trial: Trial) -> None:
             from opmark.units import seconds
 
             best = f"best {seconds(trial.best.seconds)}" if trial.best and trial.best.seconds else "none measured"
-            progress.step(trial.number, trial.most, f"{case[0]}: {best}")
+            progress.step(trials[0] + trial.number, trials[1], f"{case[0]}: {best}", budget_left())
+
+        def budget_left() -> float:
+            return max(0.0, read_duration(request.budget) - (monotonic() - began))
 
         def on_turn(turn: TurnProgress) -> None:
-            progress.step(0, 0, "default, tuned and library in turns")
+            doing = f"the verdicts, in turns: {turn.side.name}, pair {turn.turn.pair} of {turn.turn.until}"
+            progress.step(2 * turn.turn.pair - 2 + turn.turn.side, 2 * turn.turn.until, doing)
             if sys.stderr.isatty():
                 turns.turn(turn)
 
@@ -55,3 +64,8 @@ def tune(request: TuneRequest, as_json: Json = False) -> None:
     else:
         print_tuning(tuning_view(found), console())
     turns.say(storage_line(found.runs, request.db))
+    turns.say(
+        f"hint: `opmark report {found.run.id}` draws the search: best so far, knobs against time, what they matter"
+    )
+    if any(one.search is not None and one.search.stopped and not one.search.tied for one in found.cases):
+        raise typer.Exit(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from opmark.plugin.param import Params
 from opmark.plugin.space import Configuration, Space
@@ -22,6 +23,8 @@ class TuningProblem:
     seed: int = 0
     starts: tuple[Configuration, ...] = ()
     """Configurations that are worth trying first: those of similar cases."""
+    threads: int = 0
+    """Threads of the worker that measures; 0 where that does not matter."""
 
 
 class Tuner(ABC):
@@ -30,6 +33,13 @@ class Tuner(ABC):
     A tuner never proposes a configuration twice. It is deterministic: the same problem and the same answers give the
     same questions, so that a tuning that was interrupted continues with what is stored.
     """
+
+    batch = 0
+    """Configurations to be asked for at once; 0 leaves that to the search."""
+    own_trials = 0
+    """Candidates that the tuner has measured by itself so far: they count as trials of the search."""
+    seconds_left = inf
+    """What is left of the budget when the tuner is asked; a tuner that measures by itself has to keep to it."""
 
     def __init__(self, problem: TuningProblem) -> None:
         self.problem = problem

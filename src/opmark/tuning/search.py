@@ -16,7 +16,7 @@ from statistics import median
 
 from msgspec.structs import replace as replace_fields
 
-from opmark.errors import UserError
+from opmark.errors import TaskError, UserError
 from opmark.hardware.host import affinity
 from opmark.plugin import Configuration
 from opmark.plugin.registry import backend as find_backend
@@ -44,8 +44,10 @@ _LEEWAY = 0.05
 ROUNDS = {"cpu": 4}
 """Fresh processes in which finalists are measured again; on a device, whose times hardly depend on it, fewer."""
 _DEVICE_ROUNDS = 2
-_BATCH = 8
-"""Candidates that a tuner is asked for at once. Those of a backend that compiles are built side by side."""
+_BATCH = 4
+"""Candidates that a tuner is asked for at once: few, because each answer makes the next question better; twice as many
+as there are builders, if that is more."""
+_MOST_BUILDERS = 8
 _PATIENCE = 20.0
 _SHORTEST_TIMEOUT = 10.0
 """A candidate may take so many times as long as the default, and at least so many seconds."""
@@ -173,7 +175,7 @@ def candidate_of(record: Record) -> TuningCandidate:
 def search(tunables: Sequence[Tunable], default: Task, options: SearchOptions) -> SearchResult:
     """Search the spaces of one case, each with its share of the trials. `default` is the task without tuning."""
     short = replace_fields(default, settings=replace_fields(default.settings, sampling=SHORT))
-    with _shared_cache(default) as environ, ExitStack() as stack:
+    with shared_cache(default) as environ, ExitStack() as stack:
         measurer = Measurer(options, environ)
         stack.callback(measurer.close)
         builders = Builders(options, environ)
@@ -200,11 +202,18 @@ def _search_one(
     builders: Builders,
     options: SearchOptions,
 ) -> None:
-    tuner = make_tuner(options.tuner, tunable.problem(options.seed, _starts(tunable, options)), tunable.backend)
+    problem = tunable.problem(options.seed, _starts(tunable, options), short.settings.threads)
+    tuner = make_tuner(options.tuner, problem, tunable.backend)
+    batch = tuner.batch or max(_BATCH, 2 * builders.count)
     began, first = options.clock(), len(result.candidates)
     try:
-        while (left := trials - (len(result.candidates) - first)) > 0:
-            asked = tuner.ask(min(_BATCH, left))
+        while (left := trials - max(len(result.candidates) - first, tuner.own_trials)) > 0:
+            tuner.seconds_left = options.deadline - options.clock()
+            try:
+                asked = tuner.ask(min(batch, left))
+            except TaskError as error:  # a tuner that measures by itself could not
+                result.stopped = str(error)
+                return
             if not asked:
                 result.stopped = "the tuner expects nothing better"
                 return
@@ -223,7 +232,7 @@ def _search_one(
                 found = candidate_of(record)
                 tuner.tell(configuration, found.seconds)
                 result.candidates.append(found)
-                number = len(result.candidates)
+                number = max(len(result.candidates), first + tuner.own_trials)
                 timed = [one for one in result.candidates if one.seconds is not None]
                 best = min(timed, key=lambda one: one.seconds or 0.0, default=None)
                 options.on_trial(Trial(number, options.trials, found, best, options.clock() - began))
@@ -256,7 +265,7 @@ def _starts(tunable: Tunable, options: SearchOptions) -> tuple[Configuration, ..
 
 
 @contextmanager
-def _shared_cache(task: Task) -> Iterator[dict[str, str | None]]:
+def shared_cache(task: Task) -> Iterator[dict[str, str | None]]:
     """Yield the variable by which workers share what they compile; nothing for a backend that does not."""
     if not find_backend(task.backend).shares_builds:
         yield {}
@@ -274,9 +283,10 @@ class Builders:
 
     def __init__(self, options: SearchOptions, environ: dict[str, str | None]) -> None:
         """`environ` names what workers share; a backend that shares nothing has no builders."""
-        count = min(len(affinity()), _BATCH) if environ else 0
+        count = min(len(affinity()), _MOST_BUILDERS) if environ else 0
         self._options = options
         self._lanes = [Measurer(options, environ) for _ in range(count)] if count > 1 else []
+        self.count = len(self._lanes)
 
     def build(self, tasks: Sequence[Task]) -> dict[str, Record]:
         """Return the records of building these tasks, by their ids. Those that failed are stored; what was compiled is

@@ -35,10 +35,11 @@ class Tunable:
     def name(self) -> str:
         return f"{self.case.op} on {self.backend.name} ({self.implementation.label})"
 
-    def problem(self, seed: int = 0, starts: tuple[Configuration, ...] = ()) -> TuningProblem:
+    def problem(self, seed: int = 0, starts: tuple[Configuration, ...] = (), threads: int = 0) -> TuningProblem:
         return TuningProblem(
-            self.case.op, self.case.params, self.backend.name, self.implementation.label, self.space, seed, starts
-        )
+            self.case.op, self.case.params, self.backend.name, self.implementation.label, self.space, seed, starts,
+            threads,
+        )  # fmt: skip
 
 
 def find_tunables(case: Case, info: BackendInfo, impl: str = "", tuner: str = "") -> list[Tunable]:

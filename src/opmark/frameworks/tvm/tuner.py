@@ -16,14 +16,17 @@ from typing import Any
 from opmark.errors import TaskError
 from opmark.frameworks.tvm.operators import METASCHEDULE
 from opmark.plugin import Configuration, Tuner, TuningProblem
-from opmark.plugin.registry import backend
 from opmark.scratch import ScratchFolder
 
 _FEWEST = 16
-"""Trials of one call of the child: it takes seconds to start."""
+"""Trials of one call of the child at least: it takes seconds to start."""
+_PROPOSED = 8
+"""Records of one call that are proposed, at most: the fastest by MetaSchedule's own clock."""
 _TRIAL_SECONDS = 10.0
 """Time that a trial may take on average; then the child is killed. What it has measured is on disk."""
 _START_SECONDS = 60.0
+_LEAST_SECONDS = 10.0
+"""Time for a call of the child, however little is left of the budget: in less, it measures nothing."""
 _WORKLOADS, _RECORDS = "database_workload.json", "database_tuning_record.json"
 
 
@@ -80,10 +83,11 @@ def best_of_each(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class MetaScheduleTuner(Tuner):
-    """Each question lets MetaSchedule try as many candidates as are asked for. Its fastest new records are proposed,
-    those of all kernels of a model together."""
+    """Each question lets MetaSchedule try as many candidates as are asked for, which count as trials. Its fastest new
+    records are proposed, those of all kernels of a model together."""
 
     strategy = "evolutionary"
+    batch = 32
 
     def __init__(self, problem: TuningProblem) -> None:
         super().__init__(problem)
@@ -96,16 +100,18 @@ class MetaScheduleTuner(Tuner):
         trials = max(_FEWEST, most)
         order = {
             "op": self.problem.op, "params": dict(self.problem.params), "folder": str(self._folder),
-            "threads": backend_threads(self.problem), "trials": trials, "strategy": self.strategy,
+            "threads": self.problem.threads or os.cpu_count() or 1, "trials": trials, "strategy": self.strategy,
             "seed": self.problem.seed + self._rounds + 1,
         }  # fmt: skip
         self._rounds += 1
-        stopped = run_metaschedule(order, _START_SECONDS + trials * _TRIAL_SECONDS)
+        limit = min(_START_SECONDS + trials * _TRIAL_SECONDS, max(_LEAST_SECONDS, self.seconds_left))
+        stopped = run_metaschedule(order, limit)
+        self.own_trials += trials
         records = read_records(self._folder)
         if not records:
             raise TaskError(stopped or "MetaSchedule found no schedule that runs")
         several = len({str(one["workload"][0]) for one in records}) > 1
-        choices = [best_of_each(records)] if several else [[one] for one in records[:most]]
+        choices = [best_of_each(records)] if several else [[one] for one in records[:_PROPOSED]]
         texts = [json.dumps(one, separators=(",", ":")) for one in choices]
         new = [text for text in texts if text not in self._proposed]
         self._proposed |= set(new)
@@ -122,9 +128,3 @@ class ReplayTraceTuner(MetaScheduleTuner):
     """MetaSchedule without a model of the costs: it draws from its space at random."""
 
     strategy = "replay-trace"
-
-
-def backend_threads(problem: TuningProblem) -> int:
-    """Return the threads of the worker that will measure: all cores, as by default."""
-    assert backend(problem.backend).device == "cpu", "MetaSchedule measures on this machine's CPU"
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

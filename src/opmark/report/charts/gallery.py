@@ -21,22 +21,22 @@ from opmark.report.charts.tuning import tuning
 from opmark.schema.chart import Chart
 
 FIGURES: dict[str, Callable[[RunView], list[Chart]]] = {
+    "tuning": tuning,
+    "schedules": schedules,
+    "factors": factors,
+    "corun": corun,
     "roofline": roofline,
     "heatmap": heatmap,
     "frameworks": frameworks,
     "sweep": sweep,
     "load": load,
-    "corun": corun,
     "bus": bus,
     "overhead": overhead,
     "threads": threads,
     "fused": fused,
     "memory": memory,
     "differences": differences,
-    "tuning": tuning,
-    "schedules": schedules,
     "predictions": predictions,
-    "factors": factors,
 }
 """Functions that return the charts of a figure; none if there is nothing to show."""
 

@@ -87,7 +87,7 @@ def _print_table(found: Sequence[Row], console: Console, *, wide: bool, several:
     others = [name for name in columns if name not in (*_ALWAYS_SHOWN, *_BY_WORTH)]
     names = [name for name in columns if name in (_NAMES if fitted else _WHO)]
     left_out = print_rows(
-        columns, lines, console, len(names), left=("backend", "quantity", SAMPLES, "status"),
+        columns, lines, console, len(names), left=("backend", "quantity", SAMPLES, "status", "configuration"),
         optional=[(name,) for name in (*others, *_BY_WORTH)] if fitted else (),
     )  # fmt: skip
     if hidden := [name for name in left_out if name != SAMPLES]:
@@ -186,6 +186,7 @@ def cells_of(found: Sequence[Row], *, several: bool = False) -> tuple[list[str],
         *(name for name in _SHARES if name in used),
         "memory",
         "status",
+        *(["configuration"] if "configuration" in used else []),
     ]
     return columns, cells
 
@@ -197,6 +198,7 @@ def _cells(row: Row) -> Cells:
         "parameters": row.parameters,
         "backend": row.where,
         "phase": row.phase_text,
+        "configuration": row.configuration,
     }
     if row.memory is not None:
         known = row.memory >= row.memory_resolution

@@ -54,8 +54,8 @@ class CaseLine:
 
 
 def several_backends(records: Iterable[Record]) -> bool:
-    """Whether the records have a case of more than one backend. Under load, in company or on a part of the machine there
-    is more to see of each than fits into a column."""
+    """Whether the records have a case of more than one backend. Under load, in company or on a part of the machine
+    there is more to see of each than fits into a column."""
     records = list(records)
     if any(record.task.settings.conditions for record in records):
         return False

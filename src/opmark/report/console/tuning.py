@@ -54,9 +54,11 @@ def print_tuning(found: Mapping[str, Any], console: Console) -> None:
         if one["tied"] > 1:
             console.print(f"{one['case']}: a tie of {one['tied']} configurations; the first is shown", highlight=False)
         if (pair := one["against_default"]) and pair["verdict"] != "faster":
-            console.print(
-                f"{one['case']}: the best that was found is {pair['verdict']}: the default stays", highlight=False
-            )
+            why = f" ({pair['note']})" if pair["note"] else ""
+            stays = "the default stays" if one["stored"] else f"what was tuned on {one['standing'][:10]} stays"
+            console.print(f"{one['case']}: the best that was found is {pair['verdict']}{why}: {stays}", highlight=False)
+        if (pair := one["against_library"]) and pair["note"]:
+            console.print(f"{one['case']}: against {found['library']}: {pair['note']}", highlight=False)
         for reason, count in one["failed"].items():
             console.print(f"{one['case']}: {count_noun(count, 'candidate')} failed: {reason}", highlight=False)
     if found["library"]:
@@ -109,5 +111,5 @@ def _verdict(pair: Mapping[str, Any] | None) -> str:
     if pair is None:
         return ""
     if pair["ratio"] is None:
-        return str(pair["note"] or pair["verdict"])
+        return str(pair["verdict"])
     return f"{pair['verdict']}, {significant(1 / pair['ratio'], 3)}x as fast"

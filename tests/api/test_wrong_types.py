@@ -24,6 +24,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "judge": {"candidate": "x.py:f"},
     "push": {"url": "http://127.0.0.1:9"},
     "replay": {"trace": "x"},
+    "schedule": {"program": "x"},
     "capture": {"path": "x"},
     "query": {"sql": "SELECT 1"},
     "export": {"format": "csv"},

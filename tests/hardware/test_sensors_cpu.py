@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opmark.hardware import sensors
-from opmark.hardware.sensors import CacheLevel, CpuSensors, _count, _nbytes, caches, last_level_bytes
+from opmark.hardware.sensors import CacheLevel, CpuSensors, _nbytes, caches, last_level_bytes
+from opmark.hardware.topology import core_list
 
 CORE = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
 
@@ -97,7 +98,7 @@ def test_sizes_have_units(text: str, nbytes: int) -> None:
     ("text", "count"), [("0", 1), ("17", 1), ("0-3", 4), ("0-3,8", 5), ("0,32", 2), ("0-3,32-35", 8), ("8-8", 1)]
 )
 def test_lists_of_cores_are_counted(text: str, count: int) -> None:
-    assert _count(text) == count
+    assert len(core_list(text)) == count
 
 
 @settings(deadline=None)
@@ -106,7 +107,7 @@ def test_a_list_of_cores_has_as_many_as_were_written(cores: set[int]) -> None:
     starts = sorted(core for core in cores if core - 1 not in cores)
     ends = sorted(core for core in cores if core + 1 not in cores)
     text = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
-    assert _count(text) == len(cores)
+    assert len(core_list(text)) == len(cores)
 
 
 @pytest.fixture

@@ -53,10 +53,10 @@ def test_there_is_a_task_for_every_case_backend_and_setting() -> None:
 def test_tasks_are_ordered_so_that_each_worker_starts_once() -> None:
     plan = make_plan(CASES, ["null", "numpy-cpu"], settings(1, 2))
     groups = list(plan.groups())
-    assert [(name, threads) for name, threads, _, _ in groups] == [
+    assert [(name, threads) for name, threads, *_ in groups] == [
         ("null", 1), ("null", 2), ("numpy-cpu", 1), ("numpy-cpu", 2),
     ]  # fmt: skip
-    for name, threads, _, tasks in groups:
+    for name, threads, _, tasks, _ in groups:
         assert [task.case for task in tasks] == CASES
         assert {(task.backend, task.settings.threads) for task in tasks} == {(name, threads)}
 
@@ -65,10 +65,10 @@ def test_every_round_of_processes_has_every_case_on_every_backend() -> None:
     plan = make_plan(
         CASES, ["null", "numpy-cpu"], settings_for(MeasureOptions(threads=[1, 2], effort="quick", processes=2))
     )
-    assert [(name, threads) for name, threads, _, _ in plan.groups()] == 2 * [
+    assert [(name, threads) for name, threads, *_ in plan.groups()] == 2 * [
         ("null", 1), ("null", 2), ("numpy-cpu", 1), ("numpy-cpu", 2),
     ]  # fmt: skip
-    for _, _, _, tasks in plan.groups():
+    for _, _, _, tasks, _ in plan.groups():
         assert [task.case for task in tasks] == CASES
         assert len({task.settings.process for task in tasks}) == 1
     processes = [task.settings.process for task in plan.tasks]
@@ -78,7 +78,7 @@ def test_every_round_of_processes_has_every_case_on_every_backend() -> None:
 def test_two_rounds_of_one_worker_are_two_workers() -> None:
     """Where there is one backend and one number of threads, only the round tells the processes apart."""
     plan = make_plan(CASES, ["null"], settings_for(MeasureOptions(threads=[1], effort="quick", processes=3)))
-    assert [len(tasks) for _, _, _, tasks in plan.groups()] == [3, 3, 3]
+    assert [len(tasks) for _, _, _, tasks, _ in plan.groups()] == [3, 3, 3]
     assert len({task.id for task in plan.tasks}) == 9
     assert len({task.across_processes.id for task in plan.tasks}) == 3
 
@@ -86,7 +86,7 @@ def test_two_rounds_of_one_worker_are_two_workers() -> None:
 def test_the_rest_of_a_round_is_still_a_round() -> None:
     plan = make_plan(CASES, ["null"], settings_for(MeasureOptions(threads=[1], effort="quick", processes=2)))
     rest = plan.without({task.id for task in plan.tasks[:4]})
-    assert [(tasks[0].settings.process, len(tasks)) for _, _, _, tasks in rest.groups()] == [(1, 2)]
+    assert [(tasks[0].settings.process, len(tasks)) for _, _, _, tasks, _ in rest.groups()] == [(1, 2)]
 
 
 def test_what_cannot_run_is_told_once_and_not_for_every_process() -> None:

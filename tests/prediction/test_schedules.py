@@ -16,7 +16,7 @@ from opmark.errors import UserError
 from opmark.prediction import scheduling
 from opmark.prediction.equilibrium import DeviceTimes, best_response, find_equilibria, is_equilibrium, play
 from opmark.prediction.optimum import Mode, find_optimum, why_no_solver
-from opmark.prediction.scheduling import Resources, StageSearch, lanes_of_optimum, schedule_devices
+from opmark.prediction.scheduling import SharedResources, StageSearch, lanes_of_optimum, schedule_devices
 from opmark.prediction.stages import BlockSearch, StageChoice, connected_parts, estimated_cost, stage_choices
 from opmark.prediction.units import UnitGraph, blocks, descendants, make_units
 from opmark.schema.schedule import (
@@ -183,7 +183,7 @@ def test_the_search_finds_executable_schedules_that_are_never_worse_than_sequent
     units: UnitGraph, cores: int, slowdown: float
 ) -> None:
     graph = OperatorGraph(["op"] * len(units), [sorted(own) for own in units.needs], "digest")
-    found = StageSearch(units, "digest", Resources(cores), made_up_machine(units, slowdown), 10.0)
+    found = StageSearch(units, "digest", SharedResources(cores), made_up_machine(units, slowdown), 10.0)
     plain, staged = found.find()
     assert staged.seconds <= plain.seconds * (1 + 1e-9)
     assert plain.seconds == pytest.approx(sum(speeds(units, unit, cores) for unit in range(len(units))))
@@ -199,8 +199,8 @@ def test_the_search_finds_executable_schedules_that_are_never_worse_than_sequent
 
 def test_interference_that_eats_the_gain_leaves_it_sequential() -> None:
     units = UnitGraph(((0,), (1,)), (frozenset(), frozenset()), (1e-3, 1e-3))
-    quick = StageSearch(units, "digest", Resources(2), made_up_machine(units, 1.0), 10.0).find()[1]
-    slow = StageSearch(units, "digest", Resources(2), made_up_machine(units, 1.9), 10.0)
+    quick = StageSearch(units, "digest", SharedResources(2), made_up_machine(units, 1.0), 10.0).find()[1]
+    slow = StageSearch(units, "digest", SharedResources(2), made_up_machine(units, 1.9), 10.0)
     assert quick.schedule is not None
     assert quick.schedule.width == 2
     chosen = slow.find()[1].schedule
@@ -381,4 +381,4 @@ def test_a_schedule_is_the_same_after_being_written() -> None:
 
 def test_a_stage_choice_knows_its_units() -> None:
     assert StageChoice(((0, 2), (1,)), 1).units == {0, 1, 2}
-    assert scheduling.Resources(4, intra=False).threads(4) == 1
+    assert scheduling.SharedResources(4, intra=False).threads(4) == 1

@@ -29,7 +29,7 @@ from opmark.prediction.optimum import MOST_UNITS, why_no_solver
 from opmark.prediction.scheduling import (
     DeviceSchedules,
     PredictedSchedule,
-    Resources,
+    SharedResources,
     StageSearch,
     device_lanes,
     schedule_devices,
@@ -432,7 +432,9 @@ class _ProgramScheduling:
 
         if self.shares:
             return self._share_cores(graph, units, names, time_schedules, budget)
-        resources = Resources(self.threads) if self.info.device == "cpu" else Resources(_STREAMS, intra=False)
+        resources = (
+            SharedResources(self.threads) if self.info.device == "cpu" else SharedResources(_STREAMS, intra=False)
+        )
         search = StageSearch(units, graph.digest, resources, time_schedules, budget)
         plain, staged = search.find()
         predictions = [plain, staged]
@@ -446,7 +448,7 @@ class _ProgramScheduling:
         chosen = _choose(predictions, request.method)
         return self._result(names, tuple(predictions), chosen, slowdown=search.slowdown())
 
-    def _why_no_optimum(self, units: UnitGraph, resources: Resources) -> str:
+    def _why_no_optimum(self, units: UnitGraph, resources: SharedResources) -> str:
         if not resources.intra:
             return "streams share a GPU in a way that no number of cores describes"
         if len(units) > MOST_UNITS:

@@ -54,7 +54,7 @@ class PredictedSchedule:
 
 
 @dataclass(frozen=True)
-class Resources:
+class SharedResources:
     """What the lanes of a schedule share."""
 
     cores: int
@@ -72,7 +72,7 @@ class StageSearch:
 
     units: UnitGraph
     digest: str
-    resources: Resources
+    resources: SharedResources
     time: TimeSchedules
     budget: float
     solo: dict[tuple[int, int], float] = field(default_factory=dict)

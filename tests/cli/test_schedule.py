@@ -118,6 +118,7 @@ def test_a_bad_table_is_refused_by_name(
         (("model:two-towers", "--method", "magic"), "--method: expected best, sequential", ""),
         (("nothing.yaml",), "there is no file nothing.yaml", "--times FILE"),
         (("nothing.json",), "there is no file nothing.json", "--save FILE"),
+        (("nothing.json", "-p", "batch=3"), "-p goes with a model or a trace", "leave -p out"),
         (("model:two-towers", "model:dlrm"), "expected one program, got 2", ""),
         (("model:two-towerz",), "two-towers", ""),
         (("trace:nothing.json",), "nothing.json: there is no such file", ""),

@@ -12,7 +12,7 @@ import yaml
 
 import opmark
 from opmark.api.schedule import read_saved
-from opmark.errors import InvalidFile, UserError
+from opmark.errors import InvalidFile, InvalidParameter, UserError
 from opmark.prediction.optimum import why_no_solver
 
 Command = Callable[..., Any]
@@ -93,6 +93,12 @@ CYCLE = [{"name": "a", "seconds": {"cpu": 1e-3}, "needs": [1]}, {"name": "b", "s
         (changed(operators=[{"name": "a", "seconds": {"cpu": 1.0}, "needs": [3]}]), "", "which does not exist", ""),
         (changed(operators=[{"name": "a", "secs": {"cpu": 1.0}}]), "", "this is no table of times", "docs/schedule.md"),
         (changed(transfers={"cpu-npu": {"seconds": 1.0}}), "", "expected FROM>TO", ""),
+        (
+            changed(transfers={"cpu>nqu": {"seconds": 1.0}}),
+            "",
+            "transfer `cpu>nqu`: no operator has a time on nqu",
+            "cpu",
+        ),
         ("text", "", "this is no table of times", "docs/schedule.md"),
     ],
 )
@@ -108,9 +114,11 @@ def test_a_bad_table_is_refused_by_name(
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
+        ((), "expected a program", "opmark schedule model:inception_v3"),
         (("model:two-towers", "--method", "magic"), "--method: expected best, sequential", ""),
         (("nothing.yaml",), "there is no file nothing.yaml", "--times FILE"),
         (("nothing.json",), "there is no file nothing.json", "--save FILE"),
+        (("nothing.json", "-p", "batch=3"), "-p goes with a model or a trace", "leave -p out"),
         (("model:two-towers", "model:dlrm"), "expected one program, got 2", ""),
         (("model:two-towerz",), "two-towers", ""),
         (("trace:nothing.json",), "nothing.json: there is no such file", ""),
@@ -146,6 +154,9 @@ def test_a_schedule_over_devices_of_a_table_is_neither_saved_nor_compiled(tmp_pa
         found.save(tmp_path / "out.json")
     with pytest.raises(UserError, match="cannot be run or saved"):
         found.compile()
+    for option in ("save", "times"):
+        with pytest.raises(InvalidParameter, match=f"--{option}: a table of devices has nothing to write"):
+            opmark.schedule(str(tmp_path / "t.yaml"), **{option: tmp_path / "out"})
 
 
 def test_a_table_in_json_objects_is_yaml_too(tmp_path: Path) -> None:

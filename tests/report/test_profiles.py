@@ -39,10 +39,16 @@ def test_a_line_a_profiler_says_where_the_files_are(make_record: MakeRecord, pri
 
 
 def test_why_there_is_none_is_said_in_its_own_words(make_record: MakeRecord, printed: Printed) -> None:
-    notes: Sequence[str] = ("no profile by ncu: killed", "part of a profile by ncu: killed", "energy: no sensor")
+    notes: Sequence[str] = (
+        "no profile by ncu: killed",
+        "part of a profile by ncu: killed",
+        "in sequence, exp has 1 thread",
+        "energy: no sensor",
+    )
     lines = printed([make_record("exp", {"shape": [4]}, notes=tuple(notes))]).splitlines()
     assert [line.partition(": ")[2] for line in lines if line.startswith("exp 4 float32: ")] == [
         "no profile by ncu: killed",
         "part of a profile by ncu: killed",
+        "in sequence, exp has 1 thread",
         "not measured: energy: no sensor",
     ]

@@ -150,6 +150,7 @@ def test_a_range_begins_in_equal_ratios_with_the_base_among_them() -> None:
         (["size=0:16"], InvalidParameter, "above 0"),
         (["size=a:b"], InvalidParameter, "expected a number, got `a`"),
         (["size=8"], InvalidParameter, "at least 2 levels, got 1"),
+        (["size="], InvalidParameter, "at least 2 levels, got 0"),
         (["dtype=float32:float64"], InvalidParameter, "has no range"),
         (["dtype=float33,float32"], UnknownName, "float33"),
         (["working_set=1X:2M"], InvalidParameter, "expected a size such as 16M"),

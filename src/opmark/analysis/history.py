@@ -145,7 +145,11 @@ def _check(query: HistoryQuery) -> None:
 def _why_none(query: HistoryQuery) -> str:
     if query.label:
         return f"none has a label like `{query.label}`; `opmark runs` lists them"
-    return f"none was started since {query.since}" if query.since else "`opmark run` makes one"
+    if query.since:
+        return f"none was started since {query.since}"
+    return "`opmark run` makes one" + (
+        "" if query.sessions else "; --sessions takes those that were measured in turns too"
+    )
 
 
 def _described(query: HistoryQuery) -> str:

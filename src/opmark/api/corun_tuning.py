@@ -87,7 +87,7 @@ class _JointSearch:
         self.notes += [
             f"{count_noun(self.tried, 'candidate')} together were tried; their run is {recorder.run.id}",
             f"best together: {'; '.join(one.text for one in best)}",
-            f"best alone, which the sequence has: {alone}",
+            f"best alone, which the sequence has where it is quicker: {alone}",
         ]
         return session.run([members], notes=self.notes)
 

@@ -133,7 +133,7 @@ def _one_case(request: FactorsRequest) -> tuple[Case, BackendInfo]:
     if len(cases) != 1:
         raise UserError(
             f"factors are varied around one case, and {count_noun(len(cases), 'case')} are selected",
-            "give each parameter one value with -p, or choose --size small; --factor says what to vary",
+            "name one operator, and give --size and each -p one value; --factor says what to vary",
         )
     named = split_names(request.backend) or default_backends(cases)
     if len(named) != 1:

@@ -378,7 +378,7 @@ class ScheduleRequest(OptionSet):
         Names,
         Option("A model (model:inception_v3), a trace (trace:step.json), a saved schedule (FILE.json), or tables of "
                "times per device (FILE.yaml ...).", argument="PROGRAM", form="texts"),
-    ] = field(kw_only=False)  # fmt: skip
+    ] = field(default=(), kw_only=False)  # fmt: skip
     params: Annotated[Mapping[str, Any] | None, _MODEL_PARAMS] = None
     size: Annotated[str, _MODEL_SIZE] = ""
     on: Annotated[

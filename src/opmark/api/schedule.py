@@ -222,6 +222,12 @@ def read_saved(path: Path) -> SavedSchedule:
 
 def _schedule_tables(request: ScheduleRequest, paths: Sequence[Path]) -> Scheduling:
     """Predict schedules over the devices of tables; nothing of them is here to run."""
+    for option in ("save", "times"):
+        if getattr(request, option) is not None:
+            raise InvalidParameter(
+                f"--{option}: a table of devices has nothing to write: it is predicted and not run",
+                f"`opmark schedule model:NAME --{option} FILE` writes a file of a program that is here",
+            )
     for path in paths:
         if not path.is_file():
             raise UserError(

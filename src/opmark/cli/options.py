@@ -14,7 +14,7 @@ import typer
 from opmark.api.requests import ProfileOptions, RunRequest, TurnOptions
 from opmark.cli.help_text import COMMON
 from opmark.cli.output import split
-from opmark.errors import InvalidParameter
+from opmark.errors import InvalidParameter, UserError
 from opmark.schema.options import ExecutorOptions, MeasureOptions, OptionField, Selection, StoreOptions, options_of
 
 Wide = Annotated[
@@ -146,7 +146,10 @@ def _operators_of(given: Mapping[str, Any]) -> list[str]:
     if "model" in given:
         return [model_name(given["model"])]
     if "program" in given:
-        return list(given["program"] or [])[:1]
+        named = list(given["program"] or [])[:1]
+        if named and ":" not in named[0] and named[0].endswith((".json", ".yaml", ".yml")):
+            raise UserError(f"-p goes with a model or a trace; {named[0]} brings its own parameters", "leave -p out")
+        return named
     return [given["like"]] if "like" in given else [given["what"] or ""]
 
 

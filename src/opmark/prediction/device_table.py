@@ -123,6 +123,12 @@ def device_times(
     for place, one in enumerate(table.operators):
         if not set(one.seconds) & set(devices):
             raise UserError(f"operator {place} ({one.name}) has no time on {' or '.join(devices)}")
+    for name in table.transfers:
+        if unknown := [device for device in name.split(">") if device not in table.devices]:
+            raise UserError(
+                f"transfer `{name}`: no operator has a time on {' or '.join(unknown)}",
+                f"the devices of the table are {', '.join(table.devices)}",
+            )
     seconds = [min(one.seconds[name] for name in devices if name in one.seconds) for one in table.operators]
     everywhere = all(set(devices) <= set(one.seconds) for one in table.operators)
     # Where some operators cannot run everywhere, joining them could leave no device that runs a unit.

@@ -35,7 +35,7 @@ from opmark.schema.messages import (
     TaskReply,
     encode,
 )
-from opmark.schema.record import MEASURED, utc_now
+from opmark.schema.record import IN_SEQUENCE, MEASURED, utc_now
 from opmark.units import count_noun
 from opmark.worker.company import make_measurement
 
@@ -415,7 +415,7 @@ class _Conductor:
             company = own[way].task.settings.company
             where = f" on {cores_text(company.cores)}" if company and company.cores else ""
             threads = count_noun(own[way].task.settings.threads, "thread")
-            self._notes.append(f"in sequence, {own[way].task.case.op} has {threads}{where}")
+            self._notes.append(f"{IN_SEQUENCE}, {own[way].task.case.op} has {threads}{where}")
         self._together = {MAKESPAN: together, SEQUENCE_TIME: [sum(one) for one in zip(*chosen, strict=True)]}
 
     def _once_together(self, rounds: int) -> float:

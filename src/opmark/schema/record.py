@@ -138,6 +138,8 @@ class Overlap(Struct, frozen=True):
 
 NO_PROFILE, PARTLY = "no profile", "part of a profile"
 """How a note of a record begins that says why its profile is missing or incomplete."""
+IN_SEQUENCE = "in sequence"
+"""How a note of a co-run begins that says on what an operator ran while it was alone."""
 
 
 class KernelMetrics(Struct, frozen=True):

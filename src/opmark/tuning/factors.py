@@ -178,7 +178,7 @@ def choose_factors(texts: Sequence[str], known: Sequence[CaseFactor], base: Task
     else:
         chosen = []
         for text in texts:
-            name, _, values = text.partition("=")
+            name, given, values = text.partition("=")
             if name not in by_name:
                 raise UnknownName("factor", name, by_name, f"opmark factors --list {base.case.op}")
             factor = by_name[name]
@@ -186,7 +186,7 @@ def choose_factors(texts: Sequence[str], known: Sequence[CaseFactor], base: Task
                 raise UserError(f"factor `{name}` cannot be varied here: {factor.why_not}", _LIST)
             if factor in chosen or any(one.name == name for one in chosen):
                 raise InvalidParameter(f"--factor {name} is named twice", "name each factor once")
-            chosen.append(_restrict(factor, values) if values else factor)
+            chosen.append(_restrict(factor, values) if given else factor)
     order = {factor.name: place for place, factor in enumerate(known)}
     chosen.sort(key=lambda factor: order[factor.name])
     if not chosen:

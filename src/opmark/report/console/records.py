@@ -23,7 +23,7 @@ from opmark.report.console.table import DOUBTFUL, STYLES, gigabytes, print_prose
 from opmark.report.text import coverage_text
 from opmark.schema import Record
 from opmark.schema.measurement import PREEMPTED
-from opmark.schema.record import NO_PROFILE, PARTLY
+from opmark.schema.record import IN_SEQUENCE, NO_PROFILE, PARTLY
 from opmark.stats.measurement import Summary
 from opmark.units import count_noun
 
@@ -351,7 +351,8 @@ def print_doubts(
 
 def reasons_of(row: Row) -> list[str]:
     """Return the reasons why a row has no number, or not all requested numbers."""
-    notes = [note if note.startswith((NO_PROFILE, PARTLY)) else f"not measured: {note}" for note in row.notes]
+    plain = (NO_PROFILE, PARTLY, IN_SEQUENCE)
+    notes = [note if note.startswith(plain) else f"not measured: {note}" for note in row.notes]
     return [f"{row.status_text}: {row.reason}", *notes] if row.reason else notes
 
 

@@ -22,7 +22,7 @@ def print_schedule(view: Mapping[str, Any], console: Console) -> None:
         gain = f"{significant(plain / one['seconds'], 3)}x" if plain else ""
         mark = "chosen" if one["method"] == view["chosen"] else ""
         rows.append([one["method"], seconds(one["seconds"]), interval, gain, mark, one["note"]])
-    print_rows(("schedule", "predicted", "interval", "of sequential", "", "note"), rows, console, 1, left=("", "note"))
+    print_rows(("schedule", "predicted", "interval", "speedup", "", "note"), rows, console, 1, left=("", "note"))
     if view["anarchy"] is not None:
         console.print(f"price of anarchy: {significant(view['anarchy'], 4)}", highlight=False)
     print_timeline(view, console)
@@ -39,7 +39,7 @@ def print_schedule(view: Mapping[str, Any], console: Console) -> None:
 
 
 def _verdict(view: Mapping[str, Any], pair: Mapping[str, Any]) -> str:
-    against = view["against"]
+    against = "the model as it is" if view["against"] == "as it is" else view["against"]
     if pair["ratio"] is None:
         return f"{view['chosen']} and {against}: {pair['note'] or pair['verdict']}"
     statuses = " and ".join(dict.fromkeys(pair["statuses"]))

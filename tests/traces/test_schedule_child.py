@@ -1,0 +1,34 @@
+"""The process that times schedules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from opmark.schema.schedule import ScheduleQuestion
+from opmark.traces import schedule_child
+
+
+def test_operators_are_timed_outside_of_the_context_that_places_new_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    depths: list[int] = []
+
+    class Watched(schedule_child.ScheduleRunner):
+        def timed(self, *inputs: Any) -> list[float]:
+            depths.append(torch._C._len_torch_function_stack())  # type: ignore[attr-defined]
+            return super().timed(*inputs)
+
+    monkeypatch.setattr(schedule_child, "ScheduleRunner", Watched)
+    question = ScheduleQuestion(
+        "profile", name="model:two-towers", params={"size": "small", "batch": 1, "dtype": "float32"},
+        backend="torch-cpu", threads=1,
+    )  # fmt: skip
+    before = torch.get_num_threads()
+    try:
+        schedule_child.answer_question(msgspec.json.encode(question))
+    finally:
+        torch.set_num_threads(before)
+    assert depths
+    assert not any(depths)

@@ -33,6 +33,9 @@ from opmark.worker.preparation import prepare
 
 _SPIN = 0.002
 """Seconds before a common start in which a worker looks at the clock instead of sleeping."""
+_SLICE = 0.05
+"""Seconds over which calls are averaged where operators share cores: several turns of the scheduler, which takes a core
+away between short calls, so that the median of single ones would show nothing of it."""
 _OF_SCHEDULER = (PREEMPTED, "interrupted")
 """Cautions about cores that were taken away, which is what sharing cores means."""
 _CROWDED = "crowded"
@@ -190,12 +193,16 @@ class ConductedMeasurement:
         self._watch.begin()
         start = time.monotonic()
         samples: list[float] = []
+        ends: list[float] = []
         while True:
             row = self._sampler.take(1).rows[0]
-            if time.monotonic() > stretch.begin + stretch.settle + stretch.seconds:
+            if (now := time.monotonic()) > stretch.begin + stretch.settle + stretch.seconds:
                 break
             samples.append(row[0])
+            ends.append(now)
         ended = time.monotonic()
+        if shares_cores(self._company):
+            samples = mean_per_slice(start, ends, self._sampler.calls)
         conditions = self._watch.end(len(samples))
         if stretch.keep and samples:
             own = self._samples[stretch.keep]
@@ -210,6 +217,19 @@ class ConductedMeasurement:
         self._launch()
         if self._synchronize:
             self._synchronize()
+
+
+def mean_per_slice(start: float, ends: Sequence[float], calls: int) -> list[float]:
+    """Return the seconds of a call in each slice of time, from the ends of samples of so many calls. The last slice
+    takes what is left."""
+    found: list[float] = []
+    begun, count = start, 0
+    for end in ends:
+        count += calls
+        if end == ends[-1] or min(end - begun, ends[-1] - end) >= _SLICE:
+            found.append((end - begun) / count)
+            begun, count = end, 0
+    return found
 
 
 def _wait_until(begin: float) -> None:

@@ -1,6 +1,6 @@
 """How good are predictions? `python -m benchmarks.prediction FOLDER`: leave one GPU out, within one GPU, baselines.
 
-FOLDER holds tables of measured operators (device, sizes, milliseconds) as NeuSight publishes them. `--collect` measures
+FOLDER holds tables of measured operators (device, sizes, milliseconds) as NeuSight publishes them. `--device` measures
 operator families on this machine with opmark instead, and evaluates within the device on held-out shapes.
 """
 

@@ -157,7 +157,8 @@ class _ImplementationChoice:
 
     def why_none(self, operator: Operator, info: BackendInfo) -> str:
         wanted = "" if self._all else f" `{', '.join(self._labels)}`"
-        others = ", ".join(one.framework for one in operator.implementations) if operator.category == MODEL else ""
+        frameworks = dict.fromkeys(one.framework for one in operator.implementations)  # may have several of one
+        others = ", ".join(frameworks) if operator.category == MODEL else ""
         exist = f"; it has some for {others}" if others else ""
         return f"`{operator.name}` has no implementation{wanted} for {info.framework}{exist}"
 

@@ -30,7 +30,7 @@ from contextlib import closing
 from math import exp, log, log2
 from pathlib import Path
 from random import Random
-from statistics import fmean, mean, median
+from statistics import fmean, mean, median, pstdev
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -147,15 +147,23 @@ class Table(NamedTuple):
         return min(finalists, key=lambda number: self.middle(number, judged=False))
 
     def regret(self, number: int) -> tuple[float, bool]:
-        """Return by which share a configuration is slower than the best, and whether that is sure."""
+        """Return by which share a configuration is slower than the best, and whether that is sure. Of one that was
+        measured in a single process it is sure only if that process is slower by more than processes differ."""
         best = self.best()
         if number not in self.turns:
-            return (self.times[number] or float("inf")) / self.quickest - 1, True
+            lost = (self.times[number] or float("inf")) / self.middle(best, judged=True) - 1
+            return max(0.0, lost), lost > 0 and log(1 + lost) > 2 * self._spread * (1 + 2 / TURNS) ** 0.5
         lost = self.middle(number, judged=True) / self.middle(best, judged=True) - 1
         if number == best:
             return 0.0, False
         pair = compare_pairs(self._half(best, judged=True), self._half(number, judged=True), alpha=ALPHA)
         return max(0.0, lost), pair.low > 1.0
+
+    @property
+    def _spread(self) -> float:
+        """Standard deviation of the logarithms of the times of one configuration between processes."""
+        deviations = [pstdev(map(log, values)) ** 2 * TURNS / (TURNS - 1) for values in self.turns.values()]
+        return fmean(deviations) ** 0.5
 
 
 class Hunt(NamedTuple):

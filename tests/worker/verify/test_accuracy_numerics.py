@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from opmark.schema import Numerics
+from opmark.worker.verify import accuracy
 from opmark.worker.verify.accuracy import numerics
 
 finite = st.floats(-1e30, 1e30, allow_subnormal=False)
@@ -102,3 +103,22 @@ def test_errors_are_counted_by_decade_of_the_magnitude_of_the_reference() -> Non
 def test_without_a_magnitude_errors_are_counted_as_they_are() -> None:
     found = numerics(np.array([0.5, 0.0]), np.zeros(2))
     assert (found.rms, sum(found.histogram), found.histogram[0], found.histogram[12]) == (0.0, 2, 1, 1)
+
+
+def test_the_smallest_whole_number_has_a_size() -> None:
+    smallest = np.array([-128, -128], np.int8)
+    assert numerics(smallest, smallest, "int8").rms == 128.0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "complex64", "int8", "bool"])
+def test_blocks_say_what_the_whole_says(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    expected = (random.normal(size=(7, 150)) * 20).astype(dtype)
+    output = np.where(random.random(expected.shape) < 0.3, (random.normal(size=expected.shape) * 20), expected)
+    output = output.astype(dtype)
+    whole = numerics(output, expected, dtype)
+    monkeypatch.setattr(accuracy, "_BLOCK", 64)
+    parts = numerics(output, expected, dtype)
+    assert parts.histogram == whole.histogram and parts.max_abs == whole.max_abs and parts.max_ulp == whole.max_ulp
+    for name in ("mean_abs", "max_rel", "mean_rel", "cosine", "mean_ulp", "rmse", "rms"):
+        assert getattr(parts, name) == pytest.approx(getattr(whole, name), rel=1e-12), name

@@ -198,28 +198,69 @@ def _compare_one(
     if output.size == 0:
         return ArrayErrors(0.0, 0.0)
     _check_specials(index, output, expected, positions)
-    finite = np.isfinite(expected)
-    known = np.where(finite, expected, 0)
-    error = np.where(finite, _distance(output, known), 0.0)
-    size = np.abs(known).astype(np.float64)
-    absolute += typical * _root_mean_square(size)
-    excess = error - (relative * size + absolute)
-    if (excess > 0).any():
+    absolute += typical * _join_means([_root_mean_square(_size(_known(due))) for _, due in _blocks(output, expected)])
+    worst = [_errors_of_block(*block, relative, absolute) for block in _blocks(output, expected)]
+    if any(one.excess > 0 for one in worst):
+        error = np.where(np.isfinite(expected), _distance(output, _known(expected)), 0.0)
+        excess = error - (relative * _size(_known(expected)) + absolute)
         at = tuple(int(i) for i in np.unravel_index(int(np.argmax(excess)), excess.shape))
         raise WrongResult(
             f"output {index}: {int((excess > 0).sum())} of {_count(output, positions)} are off by more than "
             f"{relative:g} x |expected| + {absolute:g}; worst at {_locate(at, positions)}: {output[at]:.6g}, expected "
             f"{expected[at]:.6g}, off by {error[at]:.3g}"
         )
+    return ArrayErrors(max(one.error for one in worst), max(one.ratio for one in worst))
+
+
+class _BlockErrors(NamedTuple):
+    error: float
+    ratio: float
+    excess: float
+    """By how much the worst element is further off than allowed; not above 0 if none is."""
+
+
+def _errors_of_block(output: Any, expected: Any, relative: float, absolute: float) -> _BlockErrors:
+    known = _known(expected)
+    error = np.where(np.isfinite(expected), _distance(output, known), 0.0)
+    size = _size(known)
     with np.errstate(all="ignore"):
         ratio = np.where(size > 0, error / size, 0.0)
-    return ArrayErrors(float(error.max()), float(ratio.max()))
+    return _BlockErrors(float(error.max()), float(ratio.max()), float((error - (relative * size + absolute)).max()))
 
 
-def _root_mean_square(size: Any) -> float:
-    """The root mean square of values that are not negative, scaled so that no square overflows."""
+def _known(expected: Any) -> Any:
+    """The expected values, with zeros in place of what is not finite."""
+    return np.where(np.isfinite(expected), expected, 0)
+
+
+def _size(values: Any) -> Any:
+    """Absolute values as float64; of the smallest whole number too, whose own type cannot hold it."""
+    return np.abs(values.astype(np.result_type(values, np.float64), copy=False)).astype(np.float64, copy=False)
+
+
+_BLOCK = 1 << 15
+"""Elements that are compared at a time: all that is computed of them stays in the caches of a core, and is too little
+for a math library to wake its threads."""
+
+
+def _blocks(output: Any, expected: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield two arrays of the same shape block by block, flat."""
+    found, due = np.ravel(output), np.ravel(expected)
+    for start in range(0, found.size, _BLOCK):
+        yield found[start : start + _BLOCK], due[start : start + _BLOCK]
+
+
+def _root_mean_square(size: Any) -> tuple[int, float]:
+    """(number of values that are not negative, their root mean square), scaled so that no square overflows."""
     largest = float(size.max())
-    return largest * float(np.sqrt(np.square(size / largest).mean())) if largest > 0 else 0.0
+    return size.size, largest * float(np.sqrt(np.square(size / largest).mean())) if largest > 0 else 0.0
+
+
+def _join_means(parts: Sequence[tuple[int, float]]) -> float:
+    """The root mean square of all values of parts, from what `_root_mean_square` says of each."""
+    counts, means = np.array(parts, np.float64).T
+    largest = float(means.max())
+    return largest * float(np.sqrt((counts * np.square(means / largest)).sum() / counts.sum())) if largest > 0 else 0.0
 
 
 def _distance(output: Any, expected: Any) -> Any:
@@ -295,48 +336,80 @@ def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:
     whole = counts["compared"] == counts["elements"]
     found, due = (output, expected) if whole else (output[both], expected[both])
     wide = np.result_type(found, due, np.float64)
-    found, due = found.astype(wide, copy=False), due.astype(wide, copy=False)
-    size = np.abs(due).astype(np.float64, copy=False)
+    integers = output.dtype.kind in "iub" and expected.dtype.kind in "iub"
     with np.errstate(all="ignore"):  # what overflows here is infinite, and is then left out
-        error = np.abs(found - due).astype(np.float64, copy=False)
-        if output.dtype.kind in "iub" and expected.dtype.kind in "iub":
-            # Whole numbers that a float64 cannot tell apart are told apart all the same.
-            apart = (output != expected) if whole else (output[both] != expected[both])
-            error = np.where(apart, np.maximum(error, 1.0), 0.0)
-        relative = error[size > 0] / size[size > 0]
-        places = error / _last_place(size, dtype) if dtype in _FORMATS else None
-        magnitude = _root_mean_square(size)
-        rmse = _finite_or_none(error, _root_mean_square)
-        histogram = _histogram(error / magnitude if magnitude > 0 else error)
+        sizes = [_root_mean_square(_size(one)) for _, one in _blocks(found, due)]
+        magnitude = _join_means(sizes)
+        largest = float(np.abs(found.astype(wide, copy=False)).max()), float(np.abs(due.astype(wide, copy=False)).max())
+        parts = []
+        for one, other in _blocks(found, due):
+            apart = one != other if integers else None
+            one, other = one.astype(wide, copy=False), other.astype(wide, copy=False)
+            parts.append(_numerics_of_block(one, other, apart, dtype, magnitude, largest))
+    total = int(counts["compared"])
+    sized = sum(part.sized for part in parts)
     return Numerics(
         **counts,
-        max_abs=_finite_or_none(error, np.max),
-        mean_abs=_finite_or_none(error, np.mean),
-        max_rel=_finite_or_none(relative, np.max),
-        mean_rel=_finite_or_none(relative, np.mean),
-        cosine=_cosine(found, due),
-        max_ulp=None if places is None else _finite_or_none(places, np.max),
-        mean_ulp=None if places is None else _finite_or_none(places, np.mean),
-        rmse=rmse,
-        rms=magnitude if np.isfinite(magnitude) else None,
-        histogram=histogram,
+        max_abs=_finite_or_none(max(part.max_abs for part in parts)),
+        mean_abs=_finite_or_none(sum(part.sum_abs for part in parts) / total),
+        max_rel=_finite_or_none(max(part.max_rel for part in parts)) if sized else None,
+        mean_rel=_finite_or_none(sum(part.sum_rel for part in parts) / sized) if sized else None,
+        cosine=_cosine(parts, largest),
+        max_ulp=_finite_or_none(max(part.max_ulp for part in parts)) if dtype in _FORMATS else None,
+        mean_ulp=_finite_or_none(sum(part.sum_ulp for part in parts) / total) if dtype in _FORMATS else None,
+        rmse=_finite_or_none(_join_means([part.rms for part in parts])),
+        rms=_finite_or_none(magnitude),
+        histogram=tuple(np.sum([part.histogram for part in parts], axis=0).tolist()),
     )
+
+
+class _BlockNumerics(NamedTuple):
+    sized: int
+    """Number of elements whose expected value is not zero."""
+    max_abs: float
+    sum_abs: float
+    max_rel: float
+    sum_rel: float
+    max_ulp: float
+    sum_ulp: float
+    rms: tuple[int, float]
+    """Number of the errors, and their root mean square."""
+    products: tuple[float, float, float]
+    """Of the scaled values: their inner product, and their squares."""
+    histogram: Any
+
+
+def _numerics_of_block(
+    found: Any, due: Any, apart: Any, dtype: str, magnitude: float, largest: tuple[float, float]
+) -> _BlockNumerics:
+    """`apart`: which elements differ, for whole numbers that a float64 cannot tell apart; None for other numbers."""
+    size, error = _size(due), _size(found - due)
+    if apart is not None:
+        error = np.where(apart, np.maximum(error, 1.0), 0.0)
+    relative = (error / size)[size > 0]
+    places = error / _last_place(size, dtype) if dtype in _FORMATS else np.zeros(1)
+    products = (0.0, 0.0, 0.0)
+    if all(largest):
+        one, other = found / largest[0], due / largest[1]
+        product, *squares = (float(np.real(np.vdot(*pair))) for pair in ((one, other), (one, one), (other, other)))
+        products = (product, squares[0], squares[1])
+    return _BlockNumerics(
+        relative.size, float(error.max()), float(error.sum()), float(relative.max(initial=0.0)), float(relative.sum()),
+        float(places.max()), float(places.sum()), _root_mean_square(error), products,
+        _histogram(error / magnitude if magnitude > 0 else error),
+    )  # fmt: skip
 
 
 _EDGES = 10.0 ** np.arange(HISTOGRAM_DECADES[0], HISTOGRAM_DECADES[1] + 1)
 
 
-def _histogram(errors: Any) -> tuple[int, ...]:
+def _histogram(errors: Any) -> Any:
     """Count errors by decade; whatever is not below the last edge, and what overflowed, is in the last bin."""
-    bins = np.searchsorted(_EDGES, errors.ravel(), side="right")
-    return tuple(np.bincount(bins, minlength=len(_EDGES) + 1).tolist())
+    reached = [errors.size, *(np.count_nonzero(errors >= edge) for edge in _EDGES), 0]
+    return -np.diff(reached)
 
 
-def _finite_or_none(values: Any, of: Any) -> float | None:
-    """A statistic of values; None where there are no values, or it is not finite."""
-    if values.size == 0:
-        return None
-    value = float(of(values))
+def _finite_or_none(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
@@ -347,11 +420,9 @@ def _last_place(size: Any, dtype: str) -> Any:
     return np.ldexp(1.0, np.maximum(np.where(size > 0, exponent - 1, smallest), smallest) - digits)
 
 
-def _cosine(found: Any, due: Any) -> float | None:
+def _cosine(parts: Sequence[_BlockNumerics], largest: tuple[float, float]) -> float | None:
     """The cosine of the angle between two arrays, scaled first, so that no square overflows or vanishes."""
-    largest = float(np.abs(found).max()), float(np.abs(due).max())
     if not all(largest):
         return None
-    one, other = (found / largest[0]).ravel(), (due / largest[1]).ravel()
-    value = float(np.real(np.vdot(one, other))) / (float(np.linalg.norm(one)) * float(np.linalg.norm(other)))
-    return max(-1.0, min(1.0, value))
+    product, one, other = (sum(part.products[i] for part in parts) for i in range(3))
+    return max(-1.0, min(1.0, product / (one * other) ** 0.5))

@@ -16,6 +16,7 @@ are hundreds of times smaller than its value.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -425,4 +426,4 @@ def _cosine(parts: Sequence[_BlockNumerics], largest: tuple[float, float]) -> fl
     if not all(largest):
         return None
     product, one, other = (sum(part.products[i] for part in parts) for i in range(3))
-    return max(-1.0, min(1.0, product / (one * other) ** 0.5))
+    return max(-1.0, min(1.0, product / math.sqrt(one * other)))

@@ -162,12 +162,19 @@ def _with_kinks(operator: Operator, kinks: Callable[[Params], Sequence[float]]) 
     return replace(operator, inputs=inputs, direction=away_from(kinks))
 
 
+_BLOCK = 1 << 16
+"""Values that stay in the cache of a core."""
+
+
 def _avoid_kinks(kinks: Sequence[float], bound: float, shape: tuple[int, ...], generator: Any) -> Any:
     """Return uniform values, but move those within 2 % of a kink a little towards zero."""
     x = generator.uniform(-bound, bound, shape)
-    for kink in kinks:
-        margin = 0.02 * max(abs(kink), 0.1)
-        x = np.where(np.abs(x - kink) < margin, kink - 2 * margin * (1 if kink > 0 else -1), x)
+    values = x.reshape(-1)
+    for start in range(0, values.size, _BLOCK):
+        block = values[start : start + _BLOCK]
+        for kink in kinks:
+            margin = 0.02 * max(abs(kink), 0.1)
+            block[np.abs(block - kink) < margin] = kink - 2 * margin * (1 if kink > 0 else -1)
     return x
 
 

@@ -17,9 +17,11 @@ are hundreds of times smaller than its value.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, islice
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,6 +29,8 @@ from opmark.errors import WrongResult
 from opmark.plugin.operator import growth
 from opmark.schema import Numerics
 from opmark.schema.record import HISTOGRAM_DECADES
+
+T = TypeVar("T")
 
 DIRECTIONS = 4
 _STEP = 2e-5
@@ -198,9 +202,12 @@ def _compare_one(
         raise WrongResult(f"output {index} has shape {output.shape}, expected {expected.shape}")
     if output.size == 0:
         return ArrayErrors(0.0, 0.0)
-    _check_specials(index, output, expected, positions)
-    absolute += typical * _join_means([_root_mean_square(_size(_known(due))) for _, due in _blocks(output, expected)])
-    worst = [_errors_of_block(*block, relative, absolute) for block in _blocks(output, expected)]
+    if any(_each_block(_is_special, output, expected)):
+        _check_specials(index, output, expected, positions)
+    absolute += typical * _join_means(
+        _each_block(lambda _, due: _root_mean_square(_size(_known(due))), output, expected)
+    )
+    worst = _each_block(lambda one, other: _errors_of_block(one, other, relative, absolute), output, expected)
     if any(one.excess > 0 for one in worst):
         error = np.where(np.isfinite(expected), _distance(output, _known(expected)), 0.0)
         excess = error - (relative * _size(_known(expected)) + absolute)
@@ -224,8 +231,7 @@ def _errors_of_block(output: Any, expected: Any, relative: float, absolute: floa
     known = _known(expected)
     error = np.where(np.isfinite(expected), _distance(output, known), 0.0)
     size = _size(known)
-    with np.errstate(all="ignore"):
-        ratio = np.where(size > 0, error / size, 0.0)
+    ratio = np.where(size > 0, error / size, 0.0)
     return _BlockErrors(float(error.max()), float(ratio.max()), float((error - (relative * size + absolute)).max()))
 
 
@@ -240,20 +246,32 @@ def _size(values: Any) -> Any:
 
 
 _BLOCK = 1 << 15
-"""Elements that are compared at a time: all that is computed of them stays in the caches of a core, and is too little
-for a math library to wake its threads."""
+"""Elements that are compared at a time: all that is computed of them stays in the caches of a core."""
+_MOST_THREADS = 8
+_FEWEST_BLOCKS = 16
+"""With fewer, starting threads takes longer than they save."""
 
 
-def _blocks(output: Any, expected: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield two arrays of the same shape block by block, flat."""
+def _each_block(function: Callable[[Any, Any], T], output: Any, expected: Any) -> list[T]:
+    """What a function says of two arrays of the same shape, block by block, on the cores that this process may use."""
     found, due = np.ravel(output), np.ravel(expected)
-    for start in range(0, found.size, _BLOCK):
-        yield found[start : start + _BLOCK], due[start : start + _BLOCK]
+
+    def at(start: int) -> T:
+        with np.errstate(all="ignore"):  # what overflows is infinite, and is found as such
+            return function(found[start : start + _BLOCK], due[start : start + _BLOCK])
+
+    starts = range(0, found.size, _BLOCK)
+    threads = min(_MOST_THREADS, len(os.sched_getaffinity(0)))
+    if threads == 1 or len(starts) < _FEWEST_BLOCKS:
+        return [at(start) for start in starts]
+    shares = [starts[i * len(starts) // threads : (i + 1) * len(starts) // threads] for i in range(threads)]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(chain.from_iterable(pool.map(lambda share: [at(start) for start in share], shares)))
 
 
 def _root_mean_square(size: Any) -> tuple[int, float]:
     """(number of values that are not negative, their root mean square), scaled so that no square overflows."""
-    largest = float(size.max())
+    largest = float(size.max(initial=0.0))
     return size.size, largest * float(np.sqrt(np.square(size / largest).mean())) if largest > 0 else 0.0
 
 
@@ -280,6 +298,11 @@ def _locate(at: Sequence[int], positions: Mapping[int, Any]) -> list[int]:
 
 def _count(output: Any, positions: Mapping[int, Any]) -> str:
     return f"{output.size} elements that were sampled" if positions else f"{output.size} elements"
+
+
+def _is_special(output: Any, expected: Any) -> bool:
+    """Whether anything of two arrays is not finite."""
+    return not (np.isfinite(output).all() and np.isfinite(expected).all())
 
 
 def _check_specials(index: int, output: Any, expected: Any, positions: Mapping[int, Any]) -> None:
@@ -323,31 +346,21 @@ def smallest_spacing(dtype: str) -> float:
 def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:
     """How far apart two arrays of the same shape are. `dtype`: the type that the output was stored in, if its last
     place matters."""
-    both = np.isfinite(output) & np.isfinite(expected)
+    sizes = _each_block(_sizes_of_block, output, expected)
     counts: dict[str, Any] = {
         "elements": int(output.size),
-        "compared": int(both.sum()),
-        "nan": int(np.isnan(output).sum()),
-        "inf": int(np.isinf(output).sum()),
-        "nan_expected": int(np.isnan(expected).sum()),
-        "inf_expected": int(np.isinf(expected).sum()),
+        "compared": sum(size.rms[0] for size in sizes),
+        "nan": sum(size.nan[0] for size in sizes),
+        "inf": sum(size.inf[0] for size in sizes),
+        "nan_expected": sum(size.nan[1] for size in sizes),
+        "inf_expected": sum(size.inf[1] for size in sizes),
     }
     if not counts["compared"]:
         return Numerics(**counts)
-    whole = counts["compared"] == counts["elements"]
-    found, due = (output, expected) if whole else (output[both], expected[both])
-    wide = np.result_type(found, due, np.float64)
-    integers = output.dtype.kind in "iub" and expected.dtype.kind in "iub"
-    with np.errstate(all="ignore"):  # what overflows here is infinite, and is then left out
-        sizes = [_root_mean_square(_size(one)) for _, one in _blocks(found, due)]
-        magnitude = _join_means(sizes)
-        largest = float(np.abs(found.astype(wide, copy=False)).max()), float(np.abs(due.astype(wide, copy=False)).max())
-        parts = []
-        for one, other in _blocks(found, due):
-            apart = one != other if integers else None
-            one, other = one.astype(wide, copy=False), other.astype(wide, copy=False)
-            parts.append(_numerics_of_block(one, other, apart, dtype, magnitude, largest))
-    total = int(counts["compared"])
+    magnitude = _join_means([size.rms for size in sizes])
+    largest = max(size.largest[0] for size in sizes), max(size.largest[1] for size in sizes)
+    parts = _each_block(lambda one, other: _numerics_of_block(one, other, dtype, magnitude, largest), output, expected)
+    total = counts["compared"]
     sized = sum(part.sized for part in parts)
     return Numerics(
         **counts,
@@ -362,6 +375,32 @@ def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:
         rms=_finite_or_none(magnitude),
         histogram=tuple(np.sum([part.histogram for part in parts], axis=0).tolist()),
     )
+
+
+class _BlockSizes(NamedTuple):
+    nan: tuple[int, int]
+    """How many values of the output and of the reference are not numbers."""
+    inf: tuple[int, int]
+    rms: tuple[int, float]
+    """In how many places both are finite, and the root mean square of the reference there."""
+    largest: tuple[float, float]
+
+
+def _sizes_of_block(output: Any, expected: Any) -> _BlockSizes:
+    found, due = _both_finite(output, expected)
+    nan = inf = 0, 0
+    if found.size < output.size:
+        nan = int(np.isnan(output).sum()), int(np.isnan(expected).sum())
+        inf = int(np.isinf(output).sum()), int(np.isinf(expected).sum())
+    size = _size(due)
+    largest = float(_size(found).max(initial=0.0)), float(size.max(initial=0.0))
+    return _BlockSizes(nan, inf, _root_mean_square(size), largest)
+
+
+def _both_finite(output: Any, expected: Any) -> tuple[Any, Any]:
+    """The values of two flat arrays where both are finite."""
+    both = np.isfinite(output) & np.isfinite(expected)
+    return (output, expected) if both.all() else (output[both], expected[both])
 
 
 class _BlockNumerics(NamedTuple):
@@ -381,24 +420,36 @@ class _BlockNumerics(NamedTuple):
 
 
 def _numerics_of_block(
-    found: Any, due: Any, apart: Any, dtype: str, magnitude: float, largest: tuple[float, float]
+    output: Any, expected: Any, dtype: str, magnitude: float, largest: tuple[float, float]
 ) -> _BlockNumerics:
-    """`apart`: which elements differ, for whole numbers that a float64 cannot tell apart; None for other numbers."""
+    output, expected = _both_finite(output, expected)
+    wide = np.result_type(output, expected, np.float64)
+    found, due = output.astype(wide, copy=False), expected.astype(wide, copy=False)
     size, error = _size(due), _size(found - due)
-    if apart is not None:
-        error = np.where(apart, np.maximum(error, 1.0), 0.0)
-    relative = (error / size)[size > 0]
-    places = error / _last_place(size, dtype) if dtype in _FORMATS else np.zeros(1)
+    if output.dtype.kind in "iub" and expected.dtype.kind in "iub":  # a float64 does not tell them all apart
+        error = np.where(output != expected, np.maximum(error, 1.0), 0.0)
     products = (0.0, 0.0, 0.0)
     if all(largest):
         one, other = found / largest[0], due / largest[1]
-        product, *squares = (float(np.real(np.vdot(*pair))) for pair in ((one, other), (one, one), (other, other)))
-        products = (product, squares[0], squares[1])
+        products = _inner(one, other), _inner(one, one), _inner(other, other)
+    if not error.any():
+        return _BlockNumerics(
+            int(np.count_nonzero(size)), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, (error.size, 0.0), products, _histogram(error)
+        )
+    relative = (error / size)[size > 0]
+    places = error / _last_place(size, dtype) if dtype in _FORMATS else np.zeros(1)
     return _BlockNumerics(
         relative.size, float(error.max()), float(error.sum()), float(relative.max(initial=0.0)), float(relative.sum()),
         float(places.max()), float(places.sum()), _root_mean_square(error), products,
         _histogram(error / magnitude if magnitude > 0 else error),
     )  # fmt: skip
+
+
+def _inner(one: Any, other: Any) -> float:
+    """The real part of the inner product. A math library would wake its threads for each block."""
+    if one.dtype.kind == "c":
+        return _inner(one.real, other.real) + _inner(one.imag, other.imag)
+    return float(np.einsum("i,i->", one, other))
 
 
 _EDGES = 10.0 ** np.arange(HISTOGRAM_DECADES[0], HISTOGRAM_DECADES[1] + 1)

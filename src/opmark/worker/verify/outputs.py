@@ -170,6 +170,7 @@ def compare_outputs(
 ) -> ArrayErrors:
     """Raise WrongResult where outputs are further off than `factor` times the operator's tolerance. How far off each
     one is goes to `numbers`, also where that is too far."""
+    outputs, expected = ([np.asarray(array, order="C") for array in arrays] for arrays in (outputs, expected))
     if numbers is not None:
         numbers += compute_numerics(outputs, expected, dtypes)
     relative, typical = (factor * bound for bound in bounds(operator, params))

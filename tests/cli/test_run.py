@@ -7,10 +7,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from opmark.api import run as api
 from opmark.api.show import show
-from opmark.runner.supervisor import Supervisor
+from opmark.runner.supervisor import Supervisor, WorkerPool
 from opmark.schema import Caution, Measurement, Record, Task
 from opmark.schema.measurement import PREEMPTED
 from opmark.stats import log_interval
@@ -216,6 +218,33 @@ def test_threads_are_in_force_and_part_of_the_record(main: Command, db: Path) ->
     facts = show(db=db).environments
     # What torch itself says, in the worker.
     assert [facts[record["environment"]]["threads"] for record in done.objects] == [1, 2]
+
+
+def test_the_worker_begins_while_the_run_is_planned(main: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned_with, taken = [], []
+    plan, take = api.plan_cases, WorkerPool.take
+
+    def plan_cases(*given: Any, **options: Any) -> Any:
+        planned_with.append(psutil.Process().children())
+        return plan(*given, **options)
+
+    def take_worker(*given: Any, **options: Any) -> Any:
+        worker = take(*given, **options)
+        taken.append(worker.pid)
+        return worker
+
+    monkeypatch.setattr(api, "plan_cases", plan_cases)
+    monkeypatch.setattr(WorkerPool, "take", take_worker)
+    assert main("run", "add", *NULL).code == 0
+    ((early,),) = planned_with
+    assert taken == [early.pid]
+    assert not early.is_running()
+
+
+def test_a_wrong_backend_is_reported_with_its_neighbours(main: Command) -> None:
+    done = main("run", "add", *SMALL, "--backend", "torch-cpi")
+    assert done.code == 2
+    assert "torch-cpu" in done.err
 
 
 def test_memory_is_what_the_operator_needs(main: Command) -> None:

@@ -9,7 +9,8 @@ model         ResNet-18 on tvm-cpu: default, tuned and torch in turns
 simulated     searches of made-up spaces
 
 Every part goes on where it was interrupted: what is in DIR (tables/CASE.json, PART.json) is not measured again.
-`--device cuda` takes the cases of a GPU for `tables` and `regret`, where Triton's own autotuner is timed beside them.
+`--device cuda` takes the cases of a GPU for `tables` and `regret`. There `tables` builds in a process per core, times
+each configuration alone by eight launches, and lets Triton's own autotuner choose among the same configurations.
 
 A tuner that searches a table is told what was measured first, once. The best of what it has tried then go through the
 race of a real search: the first half of the turns chooses among them. The second half of the turns says how good the
@@ -26,8 +27,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from math import exp, log, log2
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from statistics import fmean, mean, median, pstdev
@@ -35,14 +38,18 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from benchmarks.tuning_device import Job, Lanes
 from opmark.catalogue.expansion import cases_of
+from opmark.hardware.host import affinity
 from opmark.plugin import BackendInfo, Configuration, Knob, Space, SpaceRule, TuningProblem, splits
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
+from opmark.plugin.space import format_configuration
 from opmark.runner.plan import settings_for
 from opmark.runner.supervisor import WorkerOptions
 from opmark.schema import Entry, Task
 from opmark.schema.options import MeasureOptions
+from opmark.scratch import ScratchFolder
 from opmark.stats.verdict import ALPHA, compare_pairs
 from opmark.tuning.database import with_configuration
 from opmark.tuning.search import (
@@ -77,16 +84,32 @@ CPU = (
     ("onnxruntime-cpu", "softmax", {"shape": [256, 512]}),
     ("openvino-cpu", "matmul", {"M": 128, "N": 128, "K": 128}),
 )  # fmt: skip
+_ATTENTION = {"batch": 4, "heads": 16, "q_len": 1024, "kv_len": 1024, "head_dim": 64, "dtype": "float16"}
 CUDA = (
-    *(("triton-cuda", "matmul", {"M": m, "N": n, "K": k, "dtype": "float16"})
-      for m, n, k in ((1024, 1024, 1024), (4096, 4096, 1024), (256, 4096, 4096))),
-    *(("triton-cuda", "softmax", {"shape": shape}) for shape in ([4096, 1024], [1024, 8192], [16384, 256])),
-    *(("triton-cuda", "layer_norm", {"shape": shape}) for shape in ([4096, 1024], [1024, 8192], [16384, 256])),
-    ("triton-cuda", "scaled_dot_product_attention", {}), ("triton-cuda", "gelu", {"shape": [4096, 4096]}),
+    ("triton-cuda", "matmul", {"M": 1024, "N": 1024, "K": 1024, "dtype": "float16"}),
+    ("triton-cuda", "softmax", {"shape": [4096, 1024]}),
+    ("triton-cuda", "layer_norm", {"shape": [4096, 1024]}),
+    ("triton-cuda", "scaled_dot_product_attention", _ATTENTION),
+    ("triton-cuda", "gelu", {"shape": [4096, 4096]}),
+    ("triton-cuda", "matmul", {"M": 4096, "N": 4096, "K": 1024, "dtype": "float16"}),
     ("torch-compile-cuda", "softmax", {"shape": [4096, 1024]}),
     ("torch-compile-cuda", "layer_norm", {"shape": [4096, 1024]}),
-    ("tvm-cuda", "matmul", {"M": 1024, "N": 1024, "K": 1024}),
-)  # fmt: skip
+    ("triton-cuda", "softmax", {"shape": [1024, 8192]}),
+    ("triton-cuda", "matmul", {"M": 256, "N": 4096, "K": 4096, "dtype": "float16"}),
+    ("triton-cuda", "layer_norm", {"shape": [1024, 8192]}),
+    ("triton-cuda", "addcmul", {"shape": [4096, 4096]}),
+)
+WITHIN: Mapping[tuple[str, str], Mapping[str, tuple[Any, ...]]] = {
+    ("triton-cuda", "matmul"): {
+        "TILE_M": (64, 128, 256), "TILE_N": (64, 128, 256), "TILE_K": (32, 64), "GROUP": (8,), "num_warps": (4, 8),
+        "num_stages": (2, 3, 4),
+    },
+    **{("torch-compile-cuda", op): {
+        "epilogue_fusion": (True,), "max_fusion_size": (64,), "aggressive_fusion": (False,), "shape_padding": (True,),
+        "triton.cudagraphs": (False,), "triton.prefer_nd_tiling": (False,), "triton.max_tiles": (0, 2),
+    } for op in ("softmax", "layer_norm")},
+}  # fmt: skip
+"""Values that are measured of a space that is too large: what is usual, or can matter for a single kernel."""
 BESIDE_METASCHEDULE = (
     ("matmul", {"M": 256, "N": 256, "K": 256}),
     ("conv2d", {}),
@@ -99,7 +122,7 @@ BUDGETS = {"tables": 780.0, "metaschedule": 360.0, "aa": 360.0, "model": 240.0}
 SHARE = 0.1
 """Share of the trials of the whole search that a tuner gets."""
 SEEDS = 20
-MOST = 240
+MOST = {"cpu": 240, "cuda": 160}
 """Configurations of a space that is measured whole."""
 NEAR = 0.10
 """What is slower than the best by less, measured once, is measured again in turns."""
@@ -107,6 +130,12 @@ MOST_AGAIN = 24
 TURNS = 6
 """Fresh processes in which it is measured again: the first half chooses, the second half judges."""
 BATCH = 8
+DEVICE_BATCH = 8
+"""Configurations that each process on a GPU builds before they are timed."""
+SEARCHING = 30.0
+"""Seconds of a call that are left for `regret`, on a GPU."""
+DO_BENCH = 0.2
+"""Seconds that Triton's autotuner takes for a configuration, about."""
 
 
 class Table(NamedTuple):
@@ -121,6 +150,12 @@ class Table(NamedTuple):
     """Seconds that building, verifying and timing it took."""
     turns: dict[int, list[float]]
     """Seconds of the fastest in each turn."""
+    compiling: dict[int, float]
+    """Seconds of compiling, on a GPU."""
+    reasons: dict[int, str]
+    """Why a configuration failed."""
+    autotune: dict[str, Any]
+    """What Triton's own autotuner chose among the same configurations, and its seconds."""
 
     @property
     def quickest(self) -> float:
@@ -200,6 +235,19 @@ def narrow(space: Space, most: int) -> Space:
     return space
 
 
+def part_of(tunable: Tunable, most: int | None) -> Space:
+    """Return the part of a space that is measured whole; `most`: its size, if not the usual one."""
+    space, device = tunable.space, tunable.backend.device
+    values = WITHIN.get((tunable.backend.name, tunable.case.op), {})
+    knobs = []
+    for one in space.knobs:
+        kept = values.get(one.name, one.values)
+        usual = one.usual if one.usual in kept else None
+        knobs.append(Knob(one.name, kept, one.kind, usual, one.summary))
+    most = most or MOST["cuda" if device == "cuda" else "cpu"]
+    return narrow(Space(tuple(knobs), space.rules, space.features), most)
+
+
 def find_case(backend: str, op: str, params: Mapping[str, Any]) -> Tunable | None:
     info, operator = find_backend(backend), find_operator(op)
     required = any(param.required and param.name in params for param in operator.params)
@@ -219,11 +267,11 @@ def settings_of(info: BackendInfo, threads: int) -> Any:
 # Tables.
 
 
-def measure_table(tunable: Tunable, threads: int, most: int, file: Path, until: float) -> Table | str:
+def measure_table(tunable: Tunable, threads: int, most: int | None, file: Path, until: float) -> Table | str:
     """Measure every configuration of a part of the space once, and what is near the best in turns. What the file has is
     kept; a text says why the table is not complete."""
     info, label = tunable.backend, tunable.implementation.label
-    space = narrow(tunable.space, most)
+    space = part_of(tunable, most)
     task = Task(tunable.case, info.name, label, settings_of(info, threads))
     table = _read_table(file, tunable, space)
     options = SearchOptions("", 0, 0, 0.0, WorkerOptions(30.0), {}, lambda record: None)
@@ -245,14 +293,9 @@ def measure_table(tunable: Tunable, threads: int, most: int, file: Path, until: 
                     table.times[number] = candidate_of(record).seconds
                 table.costs.update(dict.fromkeys(batch, (time.monotonic() - since) / len(batch)))
                 _write_table(file, table)
-        timed = sorted((value, number) for number, value in table.times.items() if value is not None)
-        if not timed:
+        if not any(table.times.values()):
             return "no configuration could be measured"
-        near = [number for value, number in timed if value <= (1 + NEAR) * timed[0][0]][:MOST_AGAIN]
-        near += [number for _, number in timed[:FINALISTS] if number not in near]
-        if set(near) != set(table.turns):
-            table.turns.clear()
-            table.turns.update({number: [] for number in near})
+        near = _begin_turns(table)
         while (place := len(table.turns[near[0]])) < TURNS:
             if time.monotonic() > until:
                 return f"{TURNS - place} of {TURNS} turns are left"
@@ -262,6 +305,86 @@ def measure_table(tunable: Tunable, threads: int, most: int, file: Path, until: 
                 table.turns[number].append(found[number] or max(value for value in found.values() if value))
             _write_table(file, table)
     return table
+
+
+def _begin_turns(table: Table) -> list[int]:
+    """Return what is near the best, the fastest first. Turns of something else are forgotten."""
+    timed = sorted((value, number) for number, value in table.times.items() if value is not None)
+    near = [number for value, number in timed if value <= (1 + NEAR) * timed[0][0]][:MOST_AGAIN]
+    near += [number for _, number in timed[:FINALISTS] if number not in near]
+    if set(near) != set(table.turns):
+        table.turns.clear()
+        table.turns.update({number: [] for number in near})
+    return near
+
+
+def measure_device_table(
+    tunable: Tunable, most: int | None, file: Path, lanes: Lanes, cache: Path, until: float
+) -> str:
+    """Measure a table on a GPU, as `measure_table` does; a turn is another eight launches in the same process, because
+    the time of a kernel hardly depends on the process. Return why the table is not complete; nothing if it is."""
+    info, label = tunable.backend, tunable.implementation.label
+    task = Task(tunable.case, info.name, label, settings_of(info, 1))
+    table = _read_table(file, tunable, part_of(tunable, most))
+    job = Job(task, most, str(cache / f"{info.name}-{tunable.case.id}"))
+    left = [number for number in table.space.allowed() if number not in table.times]
+    Random(0).shuffle(left)
+    while left:
+        if time.monotonic() > until:
+            return f"{len(left)} of {len(table.times) + len(left)} configurations are left"
+        since, batch = time.monotonic(), left[: DEVICE_BATCH * lanes.count]
+        built = lanes.build(job, batch, until)
+        each = (time.monotonic() - since) / max(1, len(built))
+        for number, one in built.items():
+            since = time.monotonic()
+            found = one.reason or lanes.time(job, number)
+            table.times[number] = None if isinstance(found, str) else found
+            if isinstance(found, str):
+                table.reasons[number] = found
+            if one.seconds is not None:
+                table.compiling[number] = one.seconds
+            table.costs[number] = each + time.monotonic() - since
+        _write_table(file, table)
+        left = [number for number in left if number not in built]
+    if not any(table.times.values()):  # not one: it is not the configurations, and may work the next time
+        file.unlink(missing_ok=True)
+        return f"no configuration could be measured: {next(iter(table.reasons.values()), 'there is none')}"
+    near = _begin_turns(table)
+    while (place := len(table.turns[near[0]])) < TURNS:
+        if time.monotonic() > until:
+            return f"{TURNS - place} of {TURNS} turns are left"
+        values = {number: lanes.time(job, number) for number in near[:: -1 if place % 2 else 1]}
+        slowest = max((value for value in values.values() if not isinstance(value, str)), default=None)
+        if slowest is None:
+            return f"nothing could be measured again: {values[near[0]]}"
+        for number, value in values.items():
+            table.turns[number].append(slowest if isinstance(value, str) else value)
+        _write_table(file, table)
+    return ""
+
+
+def autotune_table(tunable: Tunable, most: int | None, file: Path, lanes: Lanes, cache: Path, until: float) -> str:
+    """Let Triton's own autotuner choose among the configurations of a whole table. What it needs is compiled before,
+    side by side: its own seconds are those of measuring, and what compiling would add is known from the table."""
+    info = tunable.backend
+    table = _read_table(file, tunable, part_of(tunable, most))
+    task = Task(tunable.case, info.name, tunable.implementation.label, settings_of(info, 1))
+    job = Job(task, most, str(cache / f"{info.name}-{tunable.case.id}"))
+    numbers = [number for number, value in sorted(table.times.items()) if value is not None]
+    if table.autotune:
+        return ""
+    needs = len(numbers) * DO_BENCH
+    if time.monotonic() + needs > until:
+        return f"the autotuner is left, which needs about {needs:.0f} s"
+    if not Path(job.cache).is_dir():  # the table is of an earlier call
+        lanes.build(job, numbers, until)
+    found = lanes.autotune(job, numbers, until - time.monotonic() + needs)
+    if isinstance(found, str):
+        table.autotune["reason"] = found
+    else:
+        table.autotune.update(found)
+    _write_table(file, table)
+    return table.autotune.get("reason", "")
 
 
 def _measure_turn(
@@ -274,22 +397,27 @@ def _measure_turn(
         }
 
 
+_BY_NUMBER = ("times", "costs", "turns", "compiling", "reasons")
+
+
 def _read_table(file: Path, tunable: Tunable, space: Space) -> Table:
     """Return what a file has of a table; an empty one if it is of another space."""
-    empty = Table(_name(tunable), tunable.backend.name, space, {}, {}, {})
+    empty = Table(_name(tunable), tunable.backend.name, space, {}, {}, {}, {}, {}, {})
     if not file.is_file():
         return empty
     kept = json.loads(file.read_text())
     if kept["knobs"] != _knobs(space):
         return empty
-    times, costs, turns = ({int(number): value for number, value in kept[name].items()} for name in
-                           ("times", "costs", "turns"))  # fmt: skip
-    return empty._replace(times=times, costs=costs, turns=turns)
+    by_number = {
+        name: {int(number): value for number, value in kept.get(name, {}).items()} for name in _BY_NUMBER
+    }  # fmt: skip
+    return empty._replace(**by_number, autotune=kept.get("autotune", {}))
 
 
 def _write_table(file: Path, table: Table) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    kept = {"knobs": _knobs(table.space), "times": table.times, "costs": table.costs, "turns": table.turns}
+    kept = {"knobs": _knobs(table.space), "autotune": table.autotune}
+    kept |= {name: getattr(table, name) for name in _BY_NUMBER}
     written = file.with_suffix(".part")
     written.write_text(json.dumps(kept))
     written.replace(file)
@@ -323,20 +451,63 @@ def tunables_of(device: str, ops: Sequence[str], say: Callable[[str], None]) -> 
             yield tunable
 
 
-def tables(given: argparse.Namespace, say: Callable[[str], None]) -> None:
+def tables(given: argparse.Namespace, say: Callable[[str], None]) -> dict[str, str] | None:
     cases = list(tunables_of(given.device, given.ops, say))
     until = time.monotonic() + given.budget
+    if given.device == "cuda" and cases:
+        return device_tables(cases, given, until, say)
     for place, tunable in enumerate(cases):
         since = time.monotonic()
         # What a case does not need is for those after it.
         own = since + max(0.0, until - since) / (len(cases) - place)
-        found = measure_table(tunable, 1, given.most, _table_file(given.out, tunable), own)
-        what = f"{tunable.backend.name} {_name(tunable)}"
+        file = _table_file(given.out, tunable)
+        found = measure_table(tunable, 1, given.most, file, own)
+        what = _case_name(tunable)
         if isinstance(found, str):
             say(f"{what}: {found}; `tables` again goes on")
         else:
             say(f"{what}: {len(found.times)} configurations, {len(found.turns)} of them in turns; "
                 f"{time.monotonic() - since:.0f} s")  # fmt: skip
+    return None
+
+
+def device_tables(
+    cases: Sequence[Tunable], given: argparse.Namespace, until: float, say: Callable[[str], None]
+) -> dict[str, str]:
+    """Measure the tables of a GPU, then let Triton's autotuner loose on the same configurations, while their compiled
+    code is still there. Return for each case why it is not complete: nothing if it is."""
+    began, outcomes = time.monotonic(), dict[str, str]()
+    folder = ScratchFolder("tables")
+    with closing(Lanes(cases[0].backend.name, given.processes)) as lanes:
+        say(f"{lanes.count} processes are ready after {time.monotonic() - began:.0f} s")
+
+        def go_on(what: str, measure: Callable[..., str], some: Sequence[Tunable]) -> None:
+            for place, tunable in enumerate(some):
+                since, name = time.monotonic(), _case_name(tunable)
+                # One case may not take the time of all others.
+                own = since + max(0.0, until - since) / min(3, len(some) - place)
+                file, count = _table_file(given.out, tunable), ""
+                try:
+                    why = measure(tunable, given.most, file, lanes, Path(folder.name), own)
+                    times = _read_table(file, tunable, part_of(tunable, given.most)).times
+                    count = f"; {len(times)} configurations, {list(times.values()).count(None)} of them failed"
+                except Exception as error:  # noqa: BLE001 - the other cases are measured all the same
+                    why = f"{type(error).__name__}: {error}"
+                outcomes[f"{what} {name}"] = why
+                now = time.monotonic()
+                say(f"[{now - began:3.0f} s] {what} {name}: {why or 'complete'}{count}; {now - since:.1f} s")
+
+        go_on("table", measure_device_table, cases)
+        whole = [one for one in cases if one.backend.framework == "triton" and not outcomes[f"table {_case_name(one)}"]]
+        go_on("autotune", autotune_table, whole)
+    folder.cleanup()
+    if left := sum(bool(why) for why in outcomes.values()):
+        say(f"{left} of {len(outcomes)} are not complete: the same command goes on")
+    return outcomes
+
+
+def _case_name(tunable: Tunable) -> str:
+    return f"{tunable.backend.name} {_name(tunable)}"
 
 
 # Searches of tables.
@@ -368,39 +539,27 @@ def hunt(name: str, table: Table, info: BackendInfo, trials: int, seed: int, *, 
 
 
 def regret(given: argparse.Namespace, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Search all tables, side by side: nothing is measured, so that any machine can do it."""
     rows: list[dict[str, Any]] = []
     say(HEAD)
-    for tunable in tunables_of(given.device, given.ops, say):
-        file = _table_file(given.out, tunable)
-        table = _read_table(file, tunable, narrow(tunable.space, given.most))
-        if not table.turns or len(next(iter(table.turns.values()))) < TURNS:
-            say(f"{tunable.backend.name} {_name(tunable)}: the table is not complete: `tables` goes on with it")
-            continue
-        count, best = len(table.times), table.best()
-        trials = max(4, round(SHARE * count))
-        default = table.times.get(table.space.index(table.space.default))
-        row: dict[str, Any] = {
-            "case": table.case, "backend": table.backend, "configurations": count, "trials": trials,
-            "failed": sum(value is None for value in table.times.values()),
-            "best": table.middle(best, judged=True), "worst": max(value for value in table.times.values() if value),
-            "seconds_whole": sum(table.costs.values()), "default_over_best": default and default / table.quickest,
-            "tied_with_best": sum(not table.regret(number)[1] for number in table.turns),
-        }  # fmt: skip
-        for name in given.tuners:
-            some = [hunt(name, table, tunable.backend, trials, seed) for seed in range(SEEDS)]
-            long = [hunt(name, table, tunable.backend, count, seed, until_near=True) for seed in range(SEEDS)]
-            row[name] = {
-                "regret_median": median(one.regret for one in some), "regret_worst": max(one.regret for one in some),
-                "lost_median": median(one.lost for one in some),
-                "within_1%": sum(one.regret <= 0.01 for one in some) / SEEDS,
-                "trials_to_5%": median(one.within or count for one in long),
-                "seconds_to_5%": median(one.cost or sum(table.costs.values()) for one in long),
-            }  # fmt: skip
-        if table.backend == "triton-cuda":
-            row["triton_autotune_seconds"] = triton_autotune(tunable, table.space)
-        rows.append(row)
-        for name in given.tuners:
-            say(line(row, name))
+    os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
+    places = range(len(CUDA if given.device == "cuda" else CPU))
+    with ProcessPoolExecutor(min(len(places), len(affinity())), mp_context=get_context("spawn")) as pool:
+        asked = [pool.submit(_regret_of, given, place) for place in places]
+        for one in asked:
+            try:
+                row = one.result()
+            except Exception as error:  # noqa: BLE001 - the other tables are searched all the same
+                row = f"{type(error).__name__}: {error}"
+            if isinstance(row, str):
+                say(row)
+            elif row:
+                rows.append(row)
+                for name in given.tuners:
+                    say(line(row, name))
+    for row in rows:
+        if own := row.get("triton_autotune"):
+            say(f"{row['case']}: Triton's autotuner: {describe_autotune(own)}")
     for name in given.tuners if rows else ():
         good = sum(row[name]["regret_median"] <= 0.01 for row in rows)
         share = median(row[name]["trials_to_5%"] / row["configurations"] for row in rows)
@@ -408,6 +567,58 @@ def regret(given: argparse.Namespace, say: Callable[[str], None]) -> list[dict[s
             f"{100 * mean(row[name]['within_1%'] for row in rows):.0f} % of all searches; within 5 % after "
             f"{100 * share:.1f} % of the configurations (median)")  # fmt: skip
     return rows
+
+
+def _regret_of(given: argparse.Namespace, place: int) -> dict[str, Any] | str | None:
+    """Return a row of what tuners make of one table, or why there is none; None for a case that was not asked for."""
+    backend, op, params = (CUDA if given.device == "cuda" else CPU)[place]
+    tunable = find_case(backend, op, params) if not given.ops or op in given.ops else None
+    if tunable is None:
+        return None
+    file = _table_file(given.out, tunable)
+    table = _read_table(file, tunable, part_of(tunable, given.most))
+    if not table.turns or len(next(iter(table.turns.values()))) < TURNS:
+        return f"{_case_name(tunable)}: the table is not complete: `tables` goes on with it"
+    count, best = len(table.times), table.best()
+    trials = max(4, round(SHARE * count))
+    default = table.times.get(table.space.index(table.space.default))
+    row: dict[str, Any] = {
+        "case": table.case, "backend": table.backend, "configurations": count, "trials": trials,
+        "failed": sum(value is None for value in table.times.values()),
+        "best": table.middle(best, judged=True), "worst": max(value for value in table.times.values() if value),
+        "seconds_whole": sum(table.costs.values()), "default_over_best": default and default / table.quickest,
+        "tied_with_best": sum(not table.regret(number)[1] for number in table.turns),
+    }  # fmt: skip
+    for name in given.tuners:
+        some = [hunt(name, table, tunable.backend, trials, seed) for seed in range(SEEDS)]
+        long = [hunt(name, table, tunable.backend, count, seed, until_near=True) for seed in range(SEEDS)]
+        row[name] = {
+            "regret_median": median(one.regret for one in some), "regret_worst": max(one.regret for one in some),
+            "lost_median": median(one.lost for one in some),
+            "within_1%": sum(one.regret <= 0.01 for one in some) / SEEDS,
+            "trials_to_5%": median(one.within or count for one in long),
+            "seconds_to_5%": median(one.cost or sum(table.costs.values()) for one in long),
+        }  # fmt: skip
+    if own := table.autotune:
+        row["triton_autotune"] = dict(own)
+        if "choice" in own:
+            lost, sure = table.regret(own["choice"])
+            row["triton_autotune"] |= {
+                "configuration": table.space.at(own["choice"]), "lost": lost, "sure": sure,
+                "compiling": sum(table.compiling.values()),
+            }  # fmt: skip
+    return row
+
+
+def describe_autotune(own: Mapping[str, Any]) -> str:
+    if "choice" not in own:
+        return str(own["reason"])
+    slower = "surely slower" if own["sure"] else "a tie"
+    return (
+        f"{own['seconds']:.1f} s of measuring {own['configurations']} configurations, after {own['compiling']:.1f} s "
+        f"of compiling them one after the other; its choice loses {own['lost']:.1%} to the best ({slower}): "
+        f"{format_configuration(own['configuration'])}"
+    )
 
 
 def line(row: Mapping[str, Any], name: str) -> str:
@@ -425,27 +636,6 @@ HEAD = (
     "| regret, median | worst | the same without ties | searches within 1 % | trials to 5 % | seconds to 5 % |\n"
     "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
 )
-
-
-def triton_autotune(tunable: Tunable, space: Space) -> float | str:
-    """Return the seconds in which Triton's own way (do_bench of every configuration, once each) gets through the same
-    space, in this process."""
-    try:
-        import torch
-        from triton.testing import do_bench
-    except ImportError as error:
-        return str(error)
-    inputs = {
-        name: torch.randn(spec.shape, device="cuda", dtype=getattr(torch, spec.dtype))
-        for name, spec in find_operator(tunable.case.op).inputs(tunable.case.params).items()
-    }
-    since = time.monotonic()
-    for number in space.allowed():
-        try:
-            do_bench(tunable.implementation.build(tunable.case.params, configuration=space.at(number), **inputs))
-        except Exception:  # noqa: BLE001 - what a compiler refuses, the autotuner leaves out as well
-            continue
-    return time.monotonic() - since
 
 
 # Beside MetaSchedule.
@@ -551,7 +741,7 @@ def simulated(given: argparse.Namespace, say: Callable[[str], None]) -> list[dic
                 noisy = {number: value * (1 + 0.01 * abs(noise.gauss(0, 1))) for number, value in times.items()}
                 table = Table(name, "null", space, dict(noisy), dict.fromkeys(times, 0.0), {
                     number: [value] * TURNS for number, value in times.items() if value <= (1 + NEAR) * fastest
-                })  # fmt: skip
+                }, {}, {}, {})  # fmt: skip
                 regrets.append(hunt(tuner, table, find_backend("null"), len(times) // 10, seed).lost)
             rows.append({"space": name, "configurations": len(times), "tuner": tuner, "regrets": regrets})
             say(
@@ -652,7 +842,8 @@ def main() -> None:
     parser.add_argument(
         "--ops", type=lambda text: text.split(","), default=[], help="only the cases of these operators"
     )
-    parser.add_argument("--most", type=int, default=MOST, help="configurations of a table, at most")
+    parser.add_argument("--most", type=int, help="configurations of a table, at most")
+    parser.add_argument("--processes", type=int, default=len(affinity()), help="that build, on a GPU")
     parser.add_argument("--tuners", type=lambda text: text.split(","), default=["guided", "random"])
     parser.add_argument("--tunings", type=int, default=50, help="of what has nothing to tune")
     parser.add_argument("--model", default="resnet-18")
@@ -671,6 +862,8 @@ def main() -> None:
     for part in given.parts:
         since = time.monotonic()
         given.budget = own or BUDGETS.get(part, 0.0)
+        if part == "tables" and given.device == "cuda" and "regret" in given.parts:
+            given.budget -= SEARCHING
         found = measure[part](given, lambda text: print(text, flush=True))
         if found is not None:
             _save(given.out / f"{part}.json", found)

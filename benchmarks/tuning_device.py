@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing import get_context
@@ -279,7 +280,7 @@ class _Lane:
     def _call(self, patience: float, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return self._pool.submit(function, *arguments).result(patience)
-        except TimeoutError:
+        except FutureTimeout:
             raise LaneDied(f"it took more than {patience:.0f} s") from None
         except BrokenProcessPool:
             raise LaneDied("its process died") from None

@@ -406,3 +406,30 @@ def test_logs_go_into_the_store_and_out_again(tmp_path: Path) -> None:
     assert len(left_out) == 1
     with pytest.raises(UserError, match="no format of tuning logs named `ansor`"):
         import_tuned(path, format="ansor", db=db)
+
+
+def test_what_was_imported_goes_through_a_file_of_opmark_and_one_kernel_of_triton_keeps_its_name(
+    tmp_path: Path,
+) -> None:
+    first, second = tmp_path / "first.db", tmp_path / "second.db"
+    cache = tmp_path / "mine_kernel.autotune.json"
+    config = {"kwargs": {"BLOCK": 64}, "num_warps": 4, "num_ctas": 1, "num_stages": 3}
+    cache.write_text(json.dumps({"key": ["1024"], "configs_timings": [[config, [0.01, 0.01, 0.01]]]}))
+    log = write(tmp_path / "log.json", line("conv2d_NCHWc.x86", CONV, TILED, [0.001]))
+    import_tuned(log, cache, db=first)
+    assert export_tuned(tmp_path / "own.json", db=first) == (2, [])
+    again = import_tuned(tmp_path / "own.json", db=second)
+    assert (again.new, again.problems) == (2, [])
+
+    export_tuned(tmp_path / "triton", format="triton", db=first)
+    (file,) = (tmp_path / "triton").rglob("*.*")
+    assert import_tuned(file, db=tmp_path / "third.db").new == 1
+    (found,) = tuned(db=tmp_path / "third.db")
+    assert found.entry.op == "triton:mine_kernel"
+
+
+def test_a_format_that_can_express_nothing_writes_no_file(tmp_path: Path) -> None:
+    db = tmp_path / "t.db"
+    import_tuned(write(tmp_path / "log.json", line("conv2d_NCHWc.x86", CONV, TILED, [0.001])), db=db)
+    count, left_out = export_tuned(tmp_path / "out", format="metaschedule", db=db)
+    assert (count, len(left_out), (tmp_path / "out").exists()) == (0, 1, False)

@@ -390,7 +390,7 @@ class _TuningSession:
             if case.id not in operators:
                 continue
             self._note(
-                f"{describe_case(case)}: {len(faster)} of {count_noun(len(tuned), 'tuned operator')} are faster"
+                f"{describe_case(case)}: {len(faster)} of {count_noun(len(tuned), 'tuned operator')} surely faster"
                 + ("" if faster else ": there is nothing to apply")
             )
             if not faster:

@@ -64,14 +64,18 @@ def export_tuned(
     output: PathLike, *, op: str | None = None, format: str = "", db: PathLike | None = None
 ) -> tuple[int, list[str]]:
     """Write what was tuned to a file, all targets included: in opmark's JSON, or in another system's format, for which
-    `output` is a folder where it has several files. Return the number of entries and what the format cannot express."""
+    `output` is a folder where it has several files, or names that matter. Return the number of entries, and what the
+    format cannot express; if that is everything, nothing is written."""
     with closing(open_store(db)) as store:
         entries = database.newest(store.tuned(find_operator(op).name if op else None))
     if not format:
         Path(output).write_bytes(database.file_text(entries))
         return len(entries), []
     texts, left_out = _format(format).files(entries)
-    several = len(texts) != 1
+    if len(left_out) == len(entries):
+        return 0, list(left_out)  # files without an entry would only be in the way
+    # What is in a folder is known by its name, and there will be more of it.
+    several = len(texts) != 1 or any("/" in name for name in texts)
     for name, text in texts.items():
         path = Path(output) / name if several else Path(output)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,8 @@ def tuned(
         number, left_out = export_tuned(output, op=rest[0] if rest else None, format=format or "", db=db)
         for line in left_out:
             talk(f"not written: {line}")
-        talk(f"wrote {count_noun(number, 'entry', 'entries')} to {output}")
+        written = number or not format
+        talk(f"wrote {count_noun(number, 'entry', 'entries')} to {output}" if written else "no entry to write: no file")
         raise typer.Exit(1 if left_out else 0)
     if first == "import":
         read = import_tuned(*rest, format=format or "", db=db)

@@ -319,8 +319,8 @@ def why_refused(entry: TunedEntry) -> str | None:
     info = backend_or_none(entry.backend)
     if info is None or entry.op not in catalogue() or entry.default_stays:
         return None
-    if entry.tuner in info.tuners or TUNED_OPERATORS in entry.configuration:
-        return None  # they are no knobs of a space
+    if entry.origin != "opmark" or entry.tuner in info.tuners or TUNED_OPERATORS in entry.configuration:
+        return None  # they are no knobs of a space that is known here
     # How many threads there are to choose from differs from machine to machine.
     chosen = {name: value for name, value in entry.configuration.items() if name != THREADS}
     try:

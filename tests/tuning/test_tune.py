@@ -88,6 +88,18 @@ def test_what_is_tuned_is_listed_and_carried_to_another_store(tuned_once: Path, 
     assert [one.entry for one in tuned(db=tmp_path / "other.db")] == [here.entry]
 
 
+def test_the_loss_to_expect_is_learnt_from_shapes_that_tried_each_others_configurations(
+    tuned_once: Path, tmp_path: Path
+) -> None:
+    db = tmp_path / "two.db"
+    shutil.copy(tuned_once, db)
+    settings: dict[str, Any] = {"library": "none", "threads": 1, "say": lambda text: None}
+    tune(["exp"], params={"shape": [[64, 512]]}, backend="knobs-cpu", db=db, trials=6, **settings)
+    near = tuned("exp", near={"shape": [64, 128]}, db=db)
+    assert [one.distance for one in near] == [1, 2]
+    assert all(one.pairs and one.loss is not None and 0 <= one.loss < 0.1 for one in near)
+
+
 def test_the_report_shows_the_search_and_what_was_gained(tuned_once: Path) -> None:
     with closing(open_sql(tuned_once)) as store:
         (entry,) = store.tuned()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import replace
 from time import monotonic
@@ -64,8 +65,8 @@ def tune(request: TuneRequest, as_json: Json = False) -> None:
     else:
         print_tuning(tuning_view(found), console())
     turns.say(storage_line(found.runs, request.db))
-    turns.say(
-        f"hint: `opmark report {found.run.id}` draws the search: best so far, knobs against time, what they matter"
-    )
+    store = f" --db {shlex.quote(str(request.db))}" if request.db else ""
+    drawn = "best so far, knobs against time, what they matter"
+    turns.say(f"hint: `opmark report {found.run.id}{store}` draws the search: {drawn}")
     if any(one.search is not None and one.search.stopped and not one.search.tied for one in found.cases):
         raise typer.Exit(1)

@@ -239,9 +239,11 @@ def with_losses(store: Store, found: Sequence[FoundEntry]) -> list[FoundEntry]:
     for here in entries:
         best = times[here.id].get(_key(here))
         for other in entries:
-            seconds = times[here.id].get(_key(other))
+            if here is other or (here.op, here.backend) != (other.op, other.backend):
+                continue
+            seconds = times[here.id].get(_fitted_key(other, here))
             distance = shape_distance(here.op, here.params, other.params)
-            if here is not other and best and seconds and distance and here.backend == other.backend:
+            if best and seconds and distance:
                 known.append((distance, seconds / best - 1))
     result = []
     for one in found:
@@ -258,6 +260,18 @@ def with_losses(store: Store, found: Sequence[FoundEntry]) -> list[FoundEntry]:
 
 def _key(entry: TunedEntry) -> tuple[str, Any]:
     return entry.implementation, as_pairs(entry.configuration)
+
+
+def _fitted_key(other: TunedEntry, here: TunedEntry) -> tuple[str, Any]:
+    """Return what the configuration of one entry is for the case of another: splits depend on the shape."""
+    info = backend_or_none(here.backend)
+    known = implementations(find_operator(here.op), info, every=True) if info and here.op in catalogue() else ()
+    if info is None or other.implementation not in {one.label for one in known}:
+        return _key(other)  # of another system: its knobs are not known here
+    for tunable in find_tunables(Case.of(here.op, here.params, here.phase), info, other.implementation):
+        if (fitting := tunable.space.fit(other.configuration)) is not None:
+            return other.implementation, as_pairs(fitting)
+    return _key(other)
 
 
 def _times(store: Store, entry: TunedEntry) -> dict[tuple[str, Any], float]:

@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from opmark.errors import OpmarkError
 from opmark.models.extraction import Extraction
@@ -25,8 +25,12 @@ _NO_DATA = frozenset({"Constant", "Flatten", "Identity", "Reshape", "Shape", "Sq
 _NAMES = {"Pow": "pow", "Equal": "eq", "Not": "logical_not", "And": "logical_and", "Or": "logical_or", "Neg": "neg",
           "LeakyRelu": "leaky_relu", "HardSwish": "hardswish", "HardSigmoid": "hardsigmoid"}  # fmt: skip
 """Names of element-wise nodes at torch, where they are not the same in lower case."""
-
-
+_REDUCTIONS = {
+    "ReduceMean": "reduce_mean",
+    "ReduceSum": "reduce_sum",
+    "ReduceMax": "reduce_max",
+    "ReduceMin": "reduce_min",
+}
 _SEVERAL_OUTPUTS = ("Split", "TopK", "Dropout")
 
 
@@ -71,6 +75,13 @@ class _GraphTensors:
         self._constants = {one.name: one for one in graph.initializer}
         self._typed = {one.name: one.type.tensor_type for one in (*graph.value_info, *graph.input, *graph.output)}
 
+    def constant(self, name: str) -> list[int]:
+        """Return the values of a constant."""
+        if name not in self._constants:
+            raise _NoOperator(f"`{name}` is no constant")
+        found: list[int] = numpy_helper.to_array(self._constants[name]).tolist()
+        return found
+
     def spec(self, name: str) -> TensorSpec:
         if name in self._constants:
             shape, kind = tuple(self._constants[name].dims), self._constants[name].data_type
@@ -90,6 +101,8 @@ class _GraphTensors:
 def _operator_of(node: Any, graph: _GraphTensors) -> Proposal:
     attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
     given = [graph.spec(name) if name else None for name in node.input]
+    if node.op_type in _REDUCTIONS and len(node.input) > 1 and node.input[1]:  # before opset 18, an attribute
+        attributes["axes"] = graph.constant(node.input[1])
     for op, params in _proposed(node, given, attributes):
         try:
             operator = find_operator(op)
@@ -139,6 +152,8 @@ def _proposed(node: Any, given: list[Any], attributes: Mapping[str, Any]) -> lis
     if kind == "Cast":
         to = str(helper.tensor_dtype_to_np_dtype(attributes["to"]))
         return [("cast", {**common, "to": to})]
+    if kind in _REDUCTIONS:
+        return _reductions(_REDUCTIONS[kind], x, attributes)
     if kind in ("MaxPool", "AveragePool"):
         return _pools(kind, x, attributes)
     ordered = sorted((one for one in given if one), key=lambda one: one.elements, reverse=True)
@@ -170,6 +185,17 @@ def _products(a: TensorSpec, b: TensorSpec) -> list[Proposal]:
     if a.shape[:-2] != b.shape[:-2]:
         return []
     return [("batched_matmul", {"B": prod(a.shape[:-2]), "M": a.shape[-2], **sizes})]
+
+
+def _reductions(op: str, x: TensorSpec, attributes: Mapping[str, Any]) -> list[Proposal]:
+    """Propose a reduction along one axis; several that lie beside each other are one in memory."""
+    rank = len(x.shape)
+    axes = sorted(axis % rank for axis in attributes.get("axes") or range(rank))
+    if not axes or axes != list(range(axes[0], axes[-1] + 1)):
+        return []
+    shape = [*x.shape[: axes[0]], prod(x.shape[axis] for axis in axes), *x.shape[axes[-1] + 1 :]]
+    keepdims = bool(attributes.get("keepdims", 1))
+    return [(op, {"shape": shape, "axis": axes[0] - len(shape), "keepdims": keepdims, "dtype": x.dtype})]
 
 
 def _pools(kind: str, x: TensorSpec, attributes: Mapping[str, Any]) -> list[Proposal]:

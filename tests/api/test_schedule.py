@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import platform
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +17,16 @@ torch = pytest.importorskip("torch")
 import opmark  # noqa: E402
 from opmark.analysis.rows import RunView  # noqa: E402
 from opmark.api.items import view_stored_run  # noqa: E402
+from opmark.api.program_times import case_of_call  # noqa: E402
 from opmark.api.result import open_store  # noqa: E402
 from opmark.api.schedule import Scheduling  # noqa: E402
 from opmark.errors import UserError  # noqa: E402
 from opmark.models.execution import original  # noqa: E402
 from opmark.models.family import source_of  # noqa: E402
+from opmark.prediction.predictor import Predictor, shipped  # noqa: E402
 from opmark.report.charts.schedule import schedules  # noqa: E402
 from opmark.report.charts.svg.picture import svg  # noqa: E402
+from opmark.schema.corun import CorunMember, CorunRatio  # noqa: E402
 from opmark.schema.schedule import SCHEDULE  # noqa: E402
 from opmark.store.runs import find_run  # noqa: E402
 
@@ -149,6 +155,102 @@ def test_cores_that_are_not_shared_have_an_equilibrium_that_runs(folder: Path) -
         torch.testing.assert_close(compiled(*inputs), module(*inputs))
     with pytest.raises(UserError, match="there is no schedule by `stages` here"):
         opmark.schedule(MODEL, params=SMALL, on="cpu:1,cpu:1", method="stages", measure=False, search="0.3s", threads=2)
+
+
+class OneChip:
+    """The model that ships, as if it had learnt this machine."""
+
+    def __init__(self, unknown: str = "") -> None:
+        self.predictor = shipped()
+        self.predictor.data_hash = "of my own"
+        for kind, model in list(self.predictor.models.items()):
+            model.own = {"Tesla T4": model.own["Tesla T4"]}
+            if kind == unknown:
+                del self.predictor.models[kind]
+
+    def __call__(self, *_: object) -> Predictor:
+        return self.predictor
+
+
+def test_chips_that_are_not_here_are_devices_of_one_schedule_by_predicted_times(tmp_path: Path) -> None:
+    table = tmp_path / "gpus.yaml"
+    found = opmark.schedule("model:two-towers", size="typical", predict="A100,T4", times=table)
+    assert found.lanes == ("NVIDIA A100-PCIE-40GB", "Tesla T4")
+    assert found.compared is None
+    assert found.devices is not None
+    assert found.devices.equilibria is not None
+    assert any("not run" in note for note in found.notes)
+    again = opmark.schedule(str(table))
+    assert again.chosen.seconds == pytest.approx(found.chosen.seconds, rel=1e-3)
+
+
+def test_predicted_times_of_this_machine_give_a_schedule_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opmark.api.schedule.find_predictor", OneChip())
+    monkeypatch.setattr("opmark.prediction.units.make_units.__defaults__", (0.0, 9))
+    found = opmark.schedule(MODEL, params=SMALL, predict="here", method="stages", measure=False, threads=2)
+    plain, staged = found.predictions[:2]
+    assert staged.seconds <= plain.seconds
+    for one in (plain, staged):
+        assert one.low is not None
+        assert one.high is not None
+        assert one.low < one.seconds < one.high
+    assert any("--slowdowns" in note for note in found.notes)
+    module, inputs = module_and_inputs()
+    with found.compile() as compiled, torch.no_grad():
+        torch.testing.assert_close(compiled(*inputs), module(*inputs))
+
+
+def test_what_cannot_be_predicted_is_measured_here_and_refused_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opmark.api.schedule.find_predictor", OneChip("linear"))
+    found = opmark.schedule(MODEL, params=SMALL, predict="here", method="sequential", measure=False, threads=2)
+    assert any("measured, not predicted: linear: nothing was learnt" in note for note in found.notes)
+    with pytest.raises(UserError, match="cannot be predicted on Tesla T4: linear: nothing was learnt") as refused:
+        opmark.schedule(MODEL, params=SMALL, predict="T4")
+    assert "--times FILE" in str(refused.value.hint)
+
+
+def test_slowdowns_of_stored_co_runs_stand_in_for_timing_stages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    db = tmp_path / "corun.db"
+    with pytest.raises(UserError, match="the store has no co-run of two operators of model:two-towers") as refused:
+        opmark.schedule(MODEL, params=SMALL, slowdowns=True, measure=False, search="0.1s", threads=2, db=db)
+    assert "opmark corun" in str(refused.value.hint)
+    monkeypatch.setattr("opmark.prediction.units.make_units.__defaults__", (0.0, 9))
+    asked: list[str] = []
+
+    def stored(store: object, machine: str) -> Iterator[tuple[tuple[Any, Any], CorunRatio]]:
+        asked.append(machine)
+        for one, other in product(set(seen), repeat=2):
+            member = CorunMember("linear", "", "forward", "torch-cpu", "torch", 1, (), one, "ok", "", None, None, None)
+            yield (member, msgspec.structs.replace(member, case=other)), CorunRatio(3.0, 2.9, 3.1, "slower", 5)
+
+    seen: list[str] = []
+
+    def noted(call: Any) -> Any:
+        case = case_of_call(call)
+        seen.extend([case.id] if case else [])
+        return case
+
+    monkeypatch.setattr("opmark.api.schedule.case_of_call", noted)
+    monkeypatch.setattr("opmark.api.schedule.stored_slowdowns", stored)
+    monkeypatch.setattr("opmark.api.schedule.existing_store", lambda db: nullcontext(object()))
+    found = opmark.schedule(
+        MODEL, params=SMALL, slowdowns=True, measure=False, search="0.1s", threads=2, db=db, method="stages"
+    )
+    assert asked == [platform.node()]
+    assert any("from co-runs" in note for note in found.notes)
+    assert found.chosen.schedule is not None
+    assert found.chosen.schedule.width == 1  # nobody runs beside another one at a third of the speed
+
+
+def test_options_that_need_a_search_are_refused_where_there_is_none(found: Scheduling, folder: Path) -> None:
+    with pytest.raises(UserError, match="--predict: a saved schedule was searched already"):
+        opmark.schedule(str(folder / "towers.json"), predict="here")
+    with pytest.raises(UserError, match="--slowdowns: a table has times of its own"):
+        opmark.schedule(str(folder / "cpu.yaml"), slowdowns=True)
+    with pytest.raises(UserError, match="--predict A100: nothing of these chips is here"):
+        opmark.schedule(MODEL, predict="A100", save=folder / "no.json")
 
 
 def test_a_trace_is_scheduled_like_a_model(

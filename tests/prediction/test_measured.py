@@ -8,8 +8,9 @@ import pytest
 from opmark.errors import UserError
 from opmark.plugin.registry import operator as find_operator
 from opmark.prediction.measured import FAMILIES, choose_entries, random_calls
-from opmark.prediction.samples import CallSizes, ChipFigures, Samples, class_of, samples_of
+from opmark.prediction.samples import ChipFigures, Samples, class_of, samples_of
 from opmark.schema import Entry
+from opmark.schema.call_sizes import CallSizes
 
 CHIP = ChipFigures("a", 5e12, 2e11, 20, 4e6, 200.0, 1.4e9, 12.0)
 

@@ -10,7 +10,8 @@ import pytest
 from opmark.errors import InvalidFile, UserError
 from opmark.prediction.class_model import FEWEST, ClassModel, TrainingEffort, train_class
 from opmark.prediction.predictor import Predictor, chip_distance, load, predict_class, save, shipped, train
-from opmark.prediction.samples import LINEAR, CallSizes, ChipFigures, Samples, class_of, join_samples, samples_of
+from opmark.prediction.samples import LINEAR, ChipFigures, Samples, class_of, join_samples, samples_of
+from opmark.schema.call_sizes import CallSizes
 
 pytest.importorskip("lightgbm")
 QUICK = TrainingEffort(rounds=60, leaves=15, own_rounds=40, own_leaves=8)

@@ -16,7 +16,7 @@ from opmark.errors import UserError
 from opmark.prediction import scheduling
 from opmark.prediction.equilibrium import DeviceTimes, best_response, find_equilibria, is_equilibrium, play
 from opmark.prediction.optimum import Mode, find_optimum, why_no_solver
-from opmark.prediction.scheduling import SharedResources, StageSearch, lanes_of_optimum, schedule_devices
+from opmark.prediction.scheduling import SharedResources, StageModel, StageSearch, lanes_of_optimum, schedule_devices
 from opmark.prediction.stages import BlockSearch, StageChoice, connected_parts, estimated_cost, stage_choices
 from opmark.prediction.units import UnitGraph, blocks, descendants, make_units
 from opmark.schema.schedule import (
@@ -391,3 +391,15 @@ def test_a_schedule_is_the_same_after_being_written() -> None:
 def test_a_stage_choice_knows_its_units() -> None:
     assert StageChoice(((0, 2), (1,)), 1).units == {0, 1, 2}
     assert scheduling.SharedResources(4, intra=False).threads(4) == 1
+
+
+def test_a_modelled_stage_takes_its_longest_lane_with_the_slowdowns_of_the_others() -> None:
+    seconds = {0: 4e-3, 1: 1e-3, 2: 3e-3}
+    model = StageModel(lambda unit, threads: seconds[unit] / threads, lambda unit, other: 1.0 + other / 10)
+    alone = ScheduleStage((Lane((0, 1), (2, 1)),))
+    assert model.stage(alone) == pytest.approx(3e-3)
+    beside = ScheduleStage((Lane((0,), (1,)), Lane((1, 2), (1, 1))))
+    handover = model.stage(ScheduleStage((Lane((0,), (1,)), Lane((), ())))) - 4e-3
+    assert 0 < handover < 1e-3
+    # Unit 0 beside 1 (1 ms, 1.1) and 2 (3 ms, 1.2): 1.175 times as long. Its own lane slows the other one by nothing.
+    assert model.stage(beside) == pytest.approx(4e-3 * 1.175 + handover)

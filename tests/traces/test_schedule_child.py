@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import torch
 
-from opmark.schema.schedule import ScheduleQuestion
+from opmark.schema.schedule import DescribedProgram, ScheduleQuestion
 from opmark.traces import schedule_child
 
 
@@ -32,3 +32,29 @@ def test_operators_are_timed_outside_of_the_context_that_places_new_tensors(monk
         torch.set_num_threads(before)
     assert depths
     assert not any(depths)
+
+
+def test_the_work_of_operators_is_found_by_one_run() -> None:
+    question = ScheduleQuestion(
+        "describe", name="model:two-towers", params={"size": "small", "batch": 4, "dtype": "float32"},
+        backend="torch-cpu", threads=1,
+    )  # fmt: skip
+    before = torch.get_num_threads()
+    try:
+        found = schedule_child.answer_question(msgspec.json.encode(question))
+    finally:
+        torch.set_num_threads(before)
+    assert isinstance(found, DescribedProgram)
+    assert len(found.calls) == len(found.graph.operators)
+    for name, calls in zip(found.graph.operators, found.calls, strict=True):
+        if name == "aten::expand_as":
+            assert not calls
+            continue
+        (call,) = calls
+        if name == "aten::linear":
+            sizes = call.sizes
+            assert call.entry is not None
+            assert call.entry.op == sizes.operator == "linear"
+            assert sizes.flops == 2 * sizes.m * sizes.n * sizes.k
+            assert sizes.written == 4 * sizes.m * sizes.n
+            assert sizes.nbytes == 4 * (sizes.m * sizes.n + sizes.m * sizes.k + sizes.n * sizes.k + sizes.n)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from opmark.analysis.metrics import peak_share
@@ -193,6 +193,29 @@ def slowdown_matrix(results: Sequence[CorunResult]) -> tuple[list[str], dict[tup
 # What a scheduler asks.
 
 
+Pair = tuple[CorunMember, CorunMember]
+"""An operator, and what it ran beside."""
+
+
+def stored_slowdowns(store: Store, machine: str = "", case: str | None = None) -> Iterator[tuple[Pair, CorunRatio]]:
+    """Yield how much slower operators of pairs are beside each other than alone, the newest run first. `machine`: only
+    on the machine of this name; `case`: only from runs that have measured this case."""
+    runs = dict.fromkeys(
+        figure.run for figure in store.figures(case=case) if figure.quantity == CORUN_LATENCY and figure.load
+    )
+    for run in reversed(runs):
+        records = [record for record in store.records(run) if record.task.settings.company]
+        if machine:
+            facts = store.environments({record.environment for record in records} - {""})
+            here = {key for key, environment in facts.items() if environment.facts.get("machine") == machine}
+            records = [record for record in records if record.environment in here]
+        for result in corun_results(records):
+            if len(result.members) == 2:
+                for one, beside in (result.members, result.members[::-1]):
+                    if one.slowdown:
+                        yield (one, beside), one.slowdown
+
+
 def known_slowdown(
     store: Store,
     case: Case,
@@ -206,22 +229,10 @@ def known_slowdown(
 ) -> CorunRatio | None:
     """Return how much slower a case is beside another one than alone, from the newest run of a store that has measured
     this; None if none has. `threads`: only with so many threads; `machine`: only on the machine of this name."""
-    runs = dict.fromkeys(
-        figure.run for figure in store.figures(case=case.id) if figure.quantity == CORUN_LATENCY and figure.load
-    )
-    for run in reversed(runs):
-        records = [record for record in store.records(run) if record.task.settings.company]
-        if machine:
-            facts = store.environments({record.environment for record in records} - {""})
-            here = {key for key, environment in facts.items() if environment.facts.get("machine") == machine}
-            records = [record for record in records if record.environment in here]
-        for result in corun_results(records):
-            if len(result.members) != 2:
-                continue
-            for one, beside in (result.members, result.members[::-1]):
-                fits = (one.case, beside.case) == (case.id, other.id)
-                fits &= (one.backend, beside.backend) == (backend, other_backend or backend)
-                fits &= threads in (None, one.threads) and other_threads in (None, beside.threads)
-                if fits and one.slowdown:
-                    return one.slowdown
+    for (one, beside), slowdown in stored_slowdowns(store, machine, case.id):
+        fits = (one.case, beside.case) == (case.id, other.id)
+        fits &= (one.backend, beside.backend) == (backend, other_backend or backend)
+        fits &= threads in (None, one.threads) and other_threads in (None, beside.threads)
+        if fits:
+            return slowdown
     return None

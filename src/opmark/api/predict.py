@@ -18,7 +18,7 @@ from opmark.api.result import facts_of, machine_facts, open_store
 from opmark.api.run import run_request
 from opmark.catalogue import workload_file
 from opmark.catalogue.expansion import cases_of
-from opmark.errors import InvalidParameter, UserError
+from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.hardware.datasheets import datasheet
 from opmark.models.family import source_of
 from opmark.plugin.registry import backend as find_backend
@@ -28,7 +28,7 @@ from opmark.prediction.library import model_folder, own_model
 from opmark.prediction.measured import (
     FAMILIES,
     TIMES,
-    case_call,
+    bound_call,
     choose_entries,
     device_name,
     entry_of,
@@ -39,7 +39,6 @@ from opmark.prediction.measured import (
 from opmark.prediction.predictor import ENERGY, FAR, Prediction, Predictor, load, save, shipped, train
 from opmark.prediction.readers import find_chip, matching_chips, read_tables, tables_in
 from opmark.prediction.samples import (
-    CallSizes,
     ChipFigures,
     Samples,
     chip_figures,
@@ -51,6 +50,7 @@ from opmark.prediction.samples import (
 from opmark.runner.selection import default_backends, select_cases
 from opmark.runner.supervisor import KeptWorkers, WorkerPool
 from opmark.schema import Case, Entry, Workload
+from opmark.schema.call_sizes import CallSizes
 from opmark.schema.case import MODEL_PREFIX
 from opmark.schema.machine import Peaks, findings_key
 from opmark.schema.options import PathLike, Selection
@@ -124,19 +124,16 @@ def predict(
     `far` answers even where the case lies far outside of what was learnt."""
     predictor = find_predictor(backend, on, model, quantity)
     cases, skipped = _cases(what, params, size, phase)
-    name, peaks = _chip(on, predictor)
+    name, peaks = find_chip_of(on, predictor)
     known: list[tuple[Case, CallSizes, ChipFigures, float]] = []
     for case in cases:
-        if unlearnt := _unlearnt_type(case, name, predictor):
-            skipped.append(_not_predicted(case, unlearnt))
-            continue
-        found = _known_call(case, name, predictor) if peaks is None else case_call(case, peaks)
-        if isinstance(found, str):
-            skipped.append(_not_predicted(case, found))
-        elif not predictor.knows(kind := class_of(found[0].operator)):
-            skipped.append(_not_predicted(case, f"nothing was learnt about operators of class {kind}"))
+        dtype = str(case.params.get("dtype", "float32"))
+        sizes = _case_sizes(case)
+        reason = sizes if isinstance(sizes, str) else why_not_learnt(sizes, dtype, name, predictor)
+        if reason or isinstance(sizes, str):
+            skipped.append(_not_predicted(case, reason))
         else:
-            known.append((case, *found))
+            known.append((case, sizes, *place_call(sizes, dtype, name, peaks, predictor)))
     if not known:
         raise UserError(
             f"nothing of `{what}` can be predicted: {skipped[0]}",
@@ -164,7 +161,7 @@ def predict(
         skipped += beyond
         known, predictions = [known[row] for row in near], [predictions[row] for row in near]
         samples = samples.take(near)
-    floors = _floors(samples, predictor)
+    floors = floors_of(samples, predictor)
     notes = []
     others = [sheet.chip for sheet in matching_chips(on) if sheet.chip != name] if on not in predictor.chips else []
     if peaks is not None and others:
@@ -336,7 +333,7 @@ def run_entries(
 
 def probe_entries(predictor: Predictor, on: str, count: int = PROBES) -> dict[str, list[Entry]]:
     """Return by class the cases whose times would teach most about a chip."""
-    name, peaks = _chip(on, predictor)
+    name, peaks = find_chip_of(on, predictor)
     if peaks is None:
         raise UserError(f"no datasheet for `{on}`", "`opmark list chips` lists those that ship")
     figures = chip_figures(peaks, "float32", peaks.threads)
@@ -383,7 +380,7 @@ def probe(
             measured.operator[row], measured.m[row], measured.n[row], measured.k[row], measured.batch[row]
         ) in wanted]  # fmt: skip
         probes = measured.take(np.asarray(rows, dtype=int))
-    name, _ = _chip(on, predictor)
+    name, _ = find_chip_of(on, predictor)
     own = probes.take(np.flatnonzero(probes.device == name))
     if not len(own):
         raise UserError(
@@ -419,7 +416,7 @@ def _cases(what: str, params: Mapping[str, Any] | None, size: str, phase: str) -
     return list(select_cases(Selection([what], params=params, size=sizes, phase=[phase])).cases), []
 
 
-def _chip(on: str, predictor: Predictor) -> tuple[str, Peaks | None]:
+def find_chip_of(on: str, predictor: Predictor) -> tuple[str, Peaks | None]:
     """Return the name of a chip as the predictor knows it, and its datasheet; None if only records of it are known."""
     if on in predictor.chips:
         return on, datasheet(on)
@@ -440,15 +437,25 @@ def _chip(on: str, predictor: Predictor) -> tuple[str, Peaks | None]:
     )
 
 
-def _known_call(case: Case, name: str, predictor: Predictor) -> tuple[CallSizes, ChipFigures, float] | str:
-    """Return the call of a case on a chip that is known by its records alone."""
-    figures = predictor.chips.get(device_name(name, str(case.params.get("dtype", "float32")))) or predictor.chips[name]
-    call = _entry_call(Entry(case.op, dict(case.params), phases=[case.phase]))
-    if call is None:
-        return f"the work of `{case.op}` is not known"
+def _case_sizes(case: Case) -> CallSizes | str:
+    """Return the sizes of a case, or why there are none."""
+    try:
+        return sizes_of_case(find_operator(case.op), case) or f"the work of `{case.op}` is not known"
+    except UnknownName:
+        return f"`{case.op}` is not in the catalogue"
+
+
+def place_call(
+    call: CallSizes, dtype: str, name: str, peaks: Peaks | None, predictor: Predictor
+) -> tuple[ChipFigures, float]:
+    """Return the figures of a chip and the least time of a call there; without peaks, the chip is known by its records
+    alone."""
+    if peaks is not None:
+        return bound_call(call, dtype, peaks)
+    figures = predictor.chips.get(device_name(name, dtype)) or predictor.chips[name]
     # Small data may lie in a cache of unknown bandwidth: only computing bounds it.
     moving = call.nbytes / figures.bandwidth if call.nbytes > 4 * figures.cache else 0.0
-    return call, figures, max(call.flops / figures.flops, moving)
+    return figures, max(call.flops / figures.flops, moving)
 
 
 def _entry_call(entry: Entry) -> CallSizes | None:
@@ -464,13 +471,13 @@ def _calls(samples: Samples) -> list[CallSizes]:
     return [CallSizes(str(op), *sizes, numbers=tuple(own)) for op, (*sizes, own) in named]  # type: ignore[misc]
 
 
-def _unlearnt_type(case: Case, name: str, predictor: Predictor) -> str:
-    """Return why a case cannot be predicted if no chip of the training data has its element type, whose efficiency is
-    another one."""
+def why_not_learnt(call: CallSizes, dtype: str, name: str, predictor: Predictor) -> str:
+    """Return why a call cannot be predicted: its class was not learnt, or no chip of the training data has its element
+    type, whose efficiency is another one."""
     suffixes = {chip.partition(" [")[2] for chip in predictor.chips}
-    dtype = str(case.params.get("dtype", "float32"))
     if device_name(name, dtype).removeprefix(name).removeprefix(" [") in suffixes:
-        return ""
+        kind = class_of(call.operator)
+        return "" if predictor.knows(kind) else f"nothing was learnt about operators of class {kind}"
     learnt = ", ".join(sorted(suffix.rstrip("]") or "float32" for suffix in suffixes))
     return f"the model has learnt {learnt} alone, not {dtype}"
 
@@ -480,7 +487,8 @@ def _not_predicted(case: Case, why: str) -> str:
     return f"{describe_case(case)}{calls}: {why}"
 
 
-def _floors(samples: Samples, predictor: Predictor) -> list[float]:
+def floors_of(samples: Samples, predictor: Predictor) -> list[float]:
+    """Return the time of the smallest call of the operator of each call."""
     floors = []
     for row in range(len(samples)):
         model = predictor.model_of(class_of(str(samples.operator[row])))

@@ -398,6 +398,17 @@ class ScheduleRequest(OptionSet):
         int | None, Option("Threads to use. [default: all cores]", least=1, most=MOST_THREADS, example="4")
     ] = None
     save: Annotated[PathLike | None, Option("Write the schedule to a file, which `opmark schedule FILE` runs.")] = None
+    predict: Annotated[
+        Names,
+        Option("Take the times of the operators from `opmark predict`, in place of measuring them: on this machine "
+               "(here), or on chips as in `opmark list chips`."),
+    ] = ()  # fmt: skip
+    far: Annotated[bool, Option("With --predict, answer even far outside of what was learnt.", ("--far",))] = False
+    slowdowns: Annotated[
+        bool,
+        Option("Take what operators lose beside each other from co-runs in the store, in place of timing stages.",
+               ("--slowdowns",)),
+    ] = False  # fmt: skip
     times: Annotated[
         PathLike | None, Option("Write the times of the operators to a table, for a schedule over several devices.")
     ] = None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from dataclasses import replace as replace_fields
+from functools import cache
+from itertools import permutations
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -14,9 +17,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from opmark.analysis.corun import stored_slowdowns
 from opmark.api.ab import measure_sides
 from opmark.api.extract import describe_case, model_case
+from opmark.api.predict import HERE, find_predictor
+from opmark.api.program_times import ENDS, End, ProgramTimes, case_of_call, name_unknown, predict_program
 from opmark.api.requests import ScheduleRequest, TurnOptions, keywords_of
+from opmark.api.result import existing_store
 from opmark.api.tune import read_duration
 from opmark.catalogue.expansion import cases_of
 from opmark.errors import InvalidFile, InvalidParameter, Unsupported, UserError
@@ -30,7 +37,9 @@ from opmark.prediction.scheduling import (
     DeviceSchedules,
     PredictedSchedule,
     SharedResources,
+    StageModel,
     StageSearch,
+    TimeSchedules,
     device_lanes,
     schedule_devices,
     timeline_of,
@@ -48,13 +57,15 @@ from opmark.schema.options import StoreOptions, split_names
 from opmark.schema.schedule import (
     SCHEDULE,
     SCHEDULED,
-    Lane,
+    DescribedProgram,
     Method,
     OperatorGraph,
     PlacedUnit,
+    ProfiledProgram,
     Schedule,
-    ScheduleStage,
+    StageTimes,
     Timeline,
+    one_by_one,
     read_schedule,
     sequential,
 )
@@ -71,6 +82,8 @@ _STREAMS = 4
 """Lanes that are looked at on a GPU."""
 _LEAST_GAIN = 0.01
 """Predicted gain below which `best` stays sequential."""
+_VIEW = 1e-9
+"""Least seconds of an operator in a table: what only makes a view is predicted to take none."""
 _TABLES = (".yaml", ".yml")
 
 
@@ -222,6 +235,7 @@ def read_saved(path: Path) -> SavedSchedule:
 
 def _schedule_tables(request: ScheduleRequest, paths: Sequence[Path]) -> Scheduling:
     """Predict schedules over the devices of tables; nothing of them is here to run."""
+    _refuse_prediction(request, "a table has times of its own")
     for option in ("save", "times"):
         if getattr(request, option) is not None:
             raise InvalidParameter(
@@ -235,14 +249,26 @@ def _schedule_tables(request: ScheduleRequest, paths: Sequence[Path]) -> Schedul
             )
     table = read_tables(paths)
     names = list(dict.fromkeys(split_names(request.on))) or table.devices
+    note = "predicted, not run: these devices are columns of a table"
+    return _schedule_table(table, names, request.method, table.program or ", ".join(map(str, paths)), (note,))
+
+
+def _schedule_table(
+    table: DeviceTable, names: Sequence[str], method: str, program: str, notes: Sequence[str]
+) -> Scheduling:
     units, times = device_times(table, names)
     found = schedule_devices(times)
     predictions = _device_predictions(found, times)
     return Scheduling(
-        table.program or ", ".join(map(str, paths)), {}, "", 0, _unit_names(table.graph(), units), predictions,
-        _choose(predictions, request.method), devices=found, lanes=tuple(names),
-        notes=("predicted, not run: these devices are columns of a table", *_device_notes(found)),
+        program, {}, "", 0, _unit_names(table.graph(), units), predictions, _choose(predictions, method),
+        devices=found, lanes=tuple(names), notes=(*notes, *_device_notes(found)),
     )  # fmt: skip
+
+
+def _refuse_prediction(request: ScheduleRequest, why: str) -> None:
+    for option in ("predict", "slowdowns"):
+        if getattr(request, option):
+            raise InvalidParameter(f"--{option}: {why}", f"`opmark schedule model:NAME --{option}` makes a schedule")
 
 
 def _device_predictions(found: DeviceSchedules, times: DeviceTimes) -> tuple[PredictedSchedule, ...]:
@@ -327,7 +353,15 @@ class _ProgramScheduling:
             raise UserError(
                 "the parameters of a saved schedule are those that it was made for", "leave -p and --size out"
             )
+        if known is not None:
+            _refuse_prediction(request, "a saved schedule was searched already")
         self.shares = self._core_shares()
+        self.elsewhere = [name for name in split_names(request.predict) if name.casefold() not in HERE]
+        if self.elsewhere and (request.save is not None or request.slowdowns or self.shares):
+            raise InvalidParameter(
+                f"--predict {','.join(self.elsewhere)}: nothing of these chips is here to run, to save, or to share",
+                "--predict here; or leave out --save, --slowdowns and cores",
+            )
         self.case = self._find_case()
         self.info = self._find_backend()
         cpu = self.info.device == "cpu"
@@ -342,6 +376,8 @@ class _ProgramScheduling:
         environ = environ_for(self.info, self.threads)
         try:
             with ProgramProcess(self.case.op, dict(self.case.params), self.info.name, self.threads, environ) as process:
+                if self.elsewhere:
+                    return self._search_elsewhere(process)
                 found = self._of_saved(known) if known else self._search(process)
                 chosen = found.chosen.schedule
                 assert chosen is not None
@@ -418,26 +454,52 @@ class _ProgramScheduling:
     def _search(self, process: ProgramProcess) -> Scheduling:
         request = self.request
         request.on_step(0, 0, "times of the operators")
-        profiled = process.profile()
-        graph = profiled.graph
-        units = make_units(graph, profiled.seconds)
+        program = process.describe() if request.predict or request.slowdowns else None
+        predicted = self._predict(program, "here") if program and request.predict else None
+        # What cannot be predicted is measured, and so is everything without --predict.
+        measured = process.profile() if predicted is None or predicted.unknown else None
+        if predicted and measured:
+            self._note_unknown(predicted, measured.graph)
+        found_graph = program or measured
+        assert found_graph is not None
+        graph = found_graph.graph
+        seconds = _mixed(predicted, measured, 1.0)
+        units = make_units(graph, seconds)
         names = _unit_names(graph, units)
         if request.times is not None:
-            write_table(_table(self.case.op, graph, profiled.seconds, self.info.device), Path(request.times))
+            write_table(_table(self.case.op, graph, {self.info.device: seconds}), Path(request.times))
         budget = read_duration(request.search, "--search")
 
-        def time_schedules(schedules: list[Schedule], seconds: float) -> Any:
+        def time_stages(schedules: list[Schedule], seconds: float) -> list[StageTimes]:
             request.on_step(0, 0, f"{count_noun(len(schedules), 'schedule')}, stage by stage")
             return process.time_schedules(schedules, seconds)
 
-        if self.shares:
-            return self._share_cores(graph, units, names, time_schedules, budget)
         resources = (
             SharedResources(self.threads) if self.info.device == "cpu" else SharedResources(_STREAMS, intra=False)
         )
-        search = StageSearch(units, graph.digest, resources, time_schedules, budget)
-        plain, staged = search.find()
-        predictions = [plain, staged]
+        time: TimeSchedules = time_stages
+        model = None
+        if program is not None:
+            if predicted is not None:
+                alone = self._predicted_units(units, predicted, measured)
+            else:
+                alone = self._measured_units(units, graph, time_stages, resources, budget)
+            slowdown = self._known_slowdowns(program, units, seconds) if request.slowdowns else _no_slowdown
+            time = model = StageModel(alone, slowdown)
+        if self.shares:
+            return self._share_cores(graph, units, names, time, budget)
+        search = StageSearch(units, graph.digest, resources, time, budget)
+        predictions = list(search.find())
+        if predicted is not None and model is not None:
+            if not request.slowdowns:
+                self.notes.append("operators are taken not to slow each other down: --slowdowns says what is known")
+            low, high = (
+                replace_fields(model, seconds=self._predicted_units(units, predicted, measured, end)) for end in ENDS
+            )
+            predictions = [
+                replace_fields(one, low=_makespan(one.schedule, low), high=_makespan(one.schedule, high))
+                for one in predictions
+            ]
         if reason := self._why_no_optimum(units, resources):
             if request.method == "optimum":
                 raise UserError(f"no optimum: {reason}", "`--method stages` measures stages")
@@ -447,6 +509,99 @@ class _ProgramScheduling:
             predictions.append(search.optimum())
         chosen = _choose(predictions, request.method)
         return self._result(names, tuple(predictions), chosen, slowdown=search.slowdown())
+
+    def _predict(self, program: DescribedProgram, chip: str) -> ProgramTimes:
+        here = chip.casefold() in HERE
+        return predict_program(
+            program, chip, find_predictor(self.info.name if here else None, chip), far=self.request.far
+        )
+
+    def _note_unknown(self, times: ProgramTimes, graph: OperatorGraph) -> None:
+        many = count_noun(len(times.unknown), "operator")
+        self.notes.append(f"{many} measured, not predicted: {name_unknown(times, graph.operators)}")
+
+    def _predicted_units(
+        self, units: UnitGraph, predicted: ProgramTimes, measured: ProfiledProgram | None, end: End = "seconds"
+    ) -> Callable[[int, int], float]:
+        """Return seconds(unit, threads) from predictions: the model has learnt this machine with all of its cores."""
+        whole = default_threads() if self.info.device == "cpu" else 1
+
+        @cache
+        def operators(threads: int) -> list[float]:
+            return _mixed(predicted, measured, min(1.0, threads / whole), end)
+
+        return lambda unit, threads: sum(operators(threads)[member] for member in units.members[unit])
+
+    def _measured_units(
+        self, units: UnitGraph, graph: OperatorGraph, time: TimeSchedules, resources: SharedResources, budget: float
+    ) -> Callable[[int, int], float]:
+        """Return seconds(unit, threads) from a measurement of every unit alone."""
+        counts = sorted({*resources.thread_counts(), self.threads, *self.shares})
+        found = time([one_by_one(graph.digest, units.members, self.threads, count) for count in counts], budget)
+        solo = {
+            (unit, count): median(one[unit] for one in times.rounds)
+            for count, times in zip(counts, found, strict=True)
+            for unit in range(len(units))
+        }
+        return lambda unit, threads: solo[unit, threads]
+
+    def _known_slowdowns(
+        self, program: DescribedProgram, units: UnitGraph, seconds: Sequence[float]
+    ) -> Callable[[int, int], float]:
+        """Return slowdown(unit, other) from co-runs in the store: the mean over the pairs of their operators, by their
+        times. Units of which no pair was measured have the median of the others."""
+        ids = [[case.id for one in called if (case := case_of_call(one))] for called in program.calls]
+        table: dict[tuple[str, str], float] = {}
+        with existing_store(self.request.db) as store:
+            for (one, beside), found in stored_slowdowns(store, platform.node()) if store else ():
+                if one.backend == beside.backend == self.info.name:
+                    table.setdefault((one.case, beside.case), max(1.0, found.ratio))
+        known: dict[tuple[int, int], float] = {}
+        for unit, other in permutations(range(len(units)), 2):
+            weighed = [
+                (seconds[i] * seconds[j], table[one, beside])
+                for i in units.members[unit] for j in units.members[other]
+                for one in ids[i] for beside in ids[j] if (one, beside) in table
+            ]  # fmt: skip
+            if total := sum(weight for weight, _ in weighed):
+                known[unit, other] = sum(weight * ratio for weight, ratio in weighed) / total
+        if not known:
+            raise UserError(
+                f"--slowdowns: the store has no co-run of two operators of {self.case.op} on {self.info.name} here",
+                f"`opmark extract {self.case.op} -o ops.yaml` and `opmark corun -w ops.yaml` measure them",
+            )
+        usual = median(known.values())
+        total_pairs = len(units) * (len(units) - 1)
+        self.notes.append(
+            f"slowdowns of {len(known)} of {count_noun(total_pairs, 'pair')} of units are from co-runs"
+            + (f"; the others are taken for their median, {usual:.3g}" if len(known) < total_pairs else "")
+        )
+        return lambda unit, other: known.get((unit, other), usual)
+
+    def _search_elsewhere(self, process: ProgramProcess) -> Scheduling:
+        """Schedule over chips that are not here, by predicted times."""
+        request = self.request
+        request.on_step(0, 0, "what the operators compute")
+        program = process.describe()
+        columns: dict[str, list[float]] = {}
+        for name in split_names(request.predict):
+            times = self._predict(program, name)
+            if times.unknown:
+                many = count_noun(len(times.unknown), "operator")
+                raise UserError(
+                    f"{many} of {self.case.op} cannot be predicted on {times.chip}: "
+                    f"{name_unknown(times, program.graph.operators)}",
+                    f"where it is: `opmark schedule {self.case.op} --no-run --times FILE` measures all of them; "
+                    "--far answers what lies far outside",
+                )
+            columns[times.chip] = times.seconds()
+        table = _table(self.case.op, program.graph, columns)
+        if request.times is not None:
+            write_table(table, Path(request.times))
+        notes = ["predicted, not run: these chips are not here"]
+        if len(columns) > 1:
+            notes.append("transfers between chips cost nothing here: write a table with --times FILE, and add them")
+        return _schedule_table(table, table.devices, request.method, self.case.op, notes)
 
     def _why_no_optimum(self, units: UnitGraph, resources: SharedResources) -> str:
         if not resources.intra:
@@ -460,7 +615,7 @@ class _ProgramScheduling:
     ) -> Scheduling:
         """Schedule over parts of the cores that are devices of their own: each unit has the threads of its part."""
         counts = sorted({self.threads, *self.shares})
-        asked = [_one_by_one(graph, units, self.threads, count) for count in counts]
+        asked = [one_by_one(graph.digest, units.members, self.threads, count) for count in counts]
         found = time_schedules(asked, budget)
         solo = {
             count: [median([one[unit] for one in times.rounds]) for unit in range(len(units))]
@@ -527,17 +682,37 @@ class _ProgramScheduling:
         return replace_fields(found, compared=pair, against=against, runs=compared.runs)
 
 
-def _one_by_one(graph: OperatorGraph, units: UnitGraph, threads: int, own: int) -> Schedule:
-    """Return the schedule in which every unit is a stage, with a number of threads of its own."""
-    stages = tuple(ScheduleStage((Lane((unit,), (own,)),)) for unit in range(len(units)))
-    return Schedule(graph.digest, threads, units.members, stages)
-
-
-def _table(program: str, graph: OperatorGraph, seconds: Sequence[float], device: str) -> DeviceTable:
+def _table(program: str, graph: OperatorGraph, seconds: Mapping[str, Sequence[float]]) -> DeviceTable:
+    """Return the times of operators by device as a table."""
     return DeviceTable(
         [
-            TableOperator(name, {device: float(f"{time:.4g}")}, list(needs), nbytes)
-            for name, time, needs, nbytes in zip(graph.operators, seconds, graph.needs, graph.nbytes, strict=True)
+            TableOperator(
+                name, {device: float(f"{max(times[place], _VIEW):.4g}") for device, times in seconds.items()},
+                list(needs), nbytes,
+            )
+            for place, (name, needs, nbytes) in enumerate(zip(graph.operators, graph.needs, graph.nbytes, strict=True))
         ],
         program, graph.digest,
     )  # fmt: skip
+
+
+def _mixed(
+    predicted: ProgramTimes | None, measured: ProfiledProgram | None, share: float, end: End = "seconds"
+) -> list[float]:
+    """Return the predicted time of each operator, or the measured one where there is none."""
+    if predicted is None:
+        assert measured is not None
+        return measured.seconds
+    times = predicted.seconds(share, end)
+    if measured is not None:
+        for number in predicted.unknown:
+            times[number] = measured.seconds[number]
+    return times
+
+
+def _makespan(schedule: Schedule | None, model: StageModel) -> float | None:
+    return sum(map(model.stage, schedule.stages)) if schedule else None
+
+
+def _no_slowdown(unit: int, other: int) -> float:
+    return 1.0

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
-from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count
+from torch.utils.flop_counter import FlopCounterMode, flop_registry, sdpa_backward_flop_count, shape_wrapper
 
 from opmark.models.execution import callable_of, converted, name_outputs, placed
 from opmark.models.facts import ModelFacts
@@ -34,6 +34,12 @@ FORMULAS = {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward_flops,
 }
 """Operations by call, from shapes: torch's counter knows the attention of GPUs only."""
+
+
+def flop_formula(packet: Any) -> Any:
+    """Return what counts the operations of a call from its arguments and `out_val`; None if nothing knows it."""
+    own = FORMULAS.get(packet)
+    return flop_registry.get(packet) or (shape_wrapper(own) if own else None)
 
 
 def count(source: ModelSource, params: Params) -> ModelFacts:

@@ -49,6 +49,16 @@ def compile_units(program: GraphProgram, schedule: Schedule) -> list[Callable[[V
     ]
 
 
+def first_values(program: GraphProgram, inputs: Sequence[Any]) -> Values:
+    """Return the values of a program before its first call."""
+    if len(inputs) != len(program.inputs):
+        raise UserError(f"the program takes {len(program.inputs)} tensors, got {len(inputs)}")
+    values: Values = [None] * program.size
+    for slot, value in (*program.given.items(), *zip(program.inputs, inputs, strict=True)):
+        values[slot] = value
+    return values
+
+
 class _UnitWriter:
     """Writes the source of one unit. No text of a program gets into it: functions and constants have numbered names."""
 
@@ -226,16 +236,10 @@ class ScheduleRunner:
 
     def _run(self, inputs: Sequence[Any], marks: list[float] | None) -> list[Any]:
         program = self.program
-        if len(inputs) != len(program.inputs):
-            raise UserError(f"the program takes {len(program.inputs)} tensors, got {len(inputs)}")
+        values = first_values(program, inputs)
         if not self._busy.acquire(blocking=False):
             raise UserError("a compiled schedule runs one call at a time", "compile one for each thread")
         try:
-            values: Values = [None] * program.size
-            for slot, value in program.given.items():
-                values[slot] = value
-            for slot, value in zip(program.inputs, inputs, strict=True):
-                values[slot] = value
             with torch.no_grad():
                 if self._streams:
                     self._run_on_streams(values, marks)

@@ -76,10 +76,11 @@ class CallRecorder(TorchDispatchMode):  # type: ignore[misc]
         if _is_view(func) or name in _NO_DATA:
             self.views += 1
         else:
-            self._record(func, name, args, kwargs)
+            self.record(func, name, args, kwargs, outputs)
         return outputs
 
-    def _record(self, func: Any, name: str, args: Any, kwargs: Any) -> None:
+    def record(self, func: Any, name: str, args: Any, kwargs: Any, outputs: Any) -> str:
+        """Record a call; return it as text, or nothing if it cannot be written."""
         space = func._schema.name.partition("::")[0]
         full = f"{name.removesuffix('_') if name in _SHRINKING else name}.{func._overloadname}"
         if space != "aten":
@@ -89,13 +90,14 @@ class CallRecorder(TorchDispatchMode):  # type: ignore[misc]
             by_name = {key: _described(one) for key, one in kwargs.items() if key not in _PLACES and one is not None}
         except NotWritable as error:
             self.problems.setdefault(full, str(error))
-            return
+            return ""
         if (place := kwargs.get("device")) is not None and torch.device(place).type != "cpu":
             by_name["device"] = torch.device(place).type
         key = json.dumps([full, *map(_node, written), {name: _node(one) for name, one in by_name.items()}])
         if key not in self.found:
             self.found[key] = full, _bounded(name, written), by_name
         self.counts[key] = self.counts.get(key, 0) + 1
+        return key
 
 
 def _is_view(func: Any) -> bool:
@@ -296,14 +298,15 @@ def _trace(module: Any, given: list[Any], params: Params, device: str) -> Extrac
     with torch.no_grad(), recorder:
         callable_of(module, params)(*given)
     return Extraction(
-        [_entry(recorder, key, device) for key in recorder.found],
+        [entry_of_record(recorder, key, device) for key in recorder.found],
         sum(recorder.counts.values()),
         recorder.views,
         problems=[ImportProblem(f"aten.{name}", message) for name, message in recorder.problems.items()],
     )
 
 
-def _entry(recorder: CallRecorder, key: str, device: str) -> Entry:
+def entry_of_record(recorder: CallRecorder, key: str, device: str) -> Entry:
+    """Return a recorded call as an entry: that of the catalogue where it makes the very same call."""
     (name, args, kwargs), count = recorder.found[key], recorder.counts[key]
     op, params = _recognised(name, args, kwargs, device) or ("", {})
     call = TorchCall(name, [_node(one) for one in args], {name: _node(one) for name, one in kwargs.items()})

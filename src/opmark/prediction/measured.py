@@ -18,7 +18,6 @@ from opmark.prediction.samples import (
     BATCHED,
     CONVOLUTION,
     LINEAR,
-    CallSizes,
     ChipFigures,
     Samples,
     chip_figures,
@@ -27,6 +26,7 @@ from opmark.prediction.samples import (
     sizes_of_case,
 )  # fmt: skip
 from opmark.schema import Case, Entry
+from opmark.schema.call_sizes import CallSizes
 from opmark.schema.machine import Peaks
 from opmark.schema.record import COUNTED, Figure
 
@@ -63,11 +63,14 @@ def case_call(case: Case, peaks: Peaks, *, cold: bool = False) -> tuple[CallSize
     sizes = sizes_of_case(operator, case)
     if sizes is None:
         return f"the work of `{case.op}` is not known"
-    dtype = str(case.params.get("dtype", "float32"))
+    return sizes, *bound_call(sizes, str(case.params.get("dtype", "float32")), peaks, cold=cold)
+
+
+def bound_call(sizes: CallSizes, dtype: str, peaks: Peaks, *, cold: bool = False) -> tuple[ChipFigures, float]:
+    """Return the figures of a chip and the least time of a call there."""
     figures = chip_figures(peaks, dtype, peaks.threads)
     moving = peaks.moving_time(int(sizes.nbytes), cold=cold)
-    bound = max(sizes.flops / figures.flops, moving.seconds if moving else 0.0)
-    return sizes, figures, bound
+    return figures, max(sizes.flops / figures.flops, moving.seconds if moving else 0.0)
 
 
 def samples_of_figures(

@@ -15,7 +15,8 @@ from opmark.errors import InvalidFile, UserError
 from opmark.hardware.datasheets import datasheets, names
 from opmark.prediction.features import features
 from opmark.prediction.forest import grow_forest
-from opmark.prediction.samples import CallSizes, ChipFigures, Samples, chip_figures, class_of, samples_of
+from opmark.prediction.samples import ChipFigures, Samples, chip_figures, class_of, samples_of
+from opmark.schema.call_sizes import CallSizes
 from opmark.schema.machine import Peaks
 
 _OPERATORS = {"pow": "power", "ln": "layer_norm"}

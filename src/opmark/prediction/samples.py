@@ -14,6 +14,7 @@ from msgspec import Struct
 from opmark.errors import UserError
 from opmark.plugin.operator import Operator
 from opmark.plugin.registry import operator as find_operator
+from opmark.schema.call_sizes import CallSizes
 from opmark.schema.case import Case
 from opmark.schema.cost import Cost
 from opmark.schema.machine import MEMORY, Peaks
@@ -170,22 +171,6 @@ def class_of(operator: str) -> str:
     except UserError:
         return OTHER
     return ROWS if category in ROW_CATEGORIES else category
-
-
-class CallSizes(Struct, frozen=True):
-    """One call: an operator with its sizes and work."""
-
-    operator: str
-    batch: float
-    m: float
-    n: float
-    k: float
-    flops: float
-    nbytes: float
-    image: float = 1.0
-    channels: float = 1.0
-    written: float = 0.0
-    numbers: tuple[float, ...] = ()
 
 
 def sizes_of_case(operator: Operator, case: Case, cost: Cost | None = None) -> CallSizes | None:

@@ -65,6 +65,47 @@ class SharedResources:
     def threads(self, count: int) -> int:
         return count if self.intra else 1
 
+    def thread_counts(self) -> list[int]:
+        """Return the numbers of threads that a unit of a schedule in stages may have."""
+        counts = (self.cores, *(max(1, self.cores // count) for count in lane_counts(self.cores)))
+        return sorted({self.threads(count) for count in counts})
+
+
+@dataclass(frozen=True)
+class StageModel:
+    """Seconds of stages that follow from times of units alone and from slowdowns beside each other: what stands in for
+    a measurement of stages."""
+
+    seconds: Callable[[int, int], float]
+    """seconds(unit, threads): time of a unit alone."""
+    slowdown: Callable[[int, int], float] = lambda unit, other: 1.0
+    """slowdown(unit, other): how many times as long a unit takes beside another one."""
+
+    def __call__(self, schedules: list[Schedule], budget: float) -> list[StageTimes]:
+        return [StageTimes([[self.stage(one) for one in schedule.stages]] * 2) for schedule in schedules]
+
+    def stage(self, stage: ScheduleStage) -> float:
+        """Return the time of a stage: that of its longest lane. The slowdowns of several other lanes add up, each the
+        mean over the units of the lane, by their times."""
+        alone = [
+            [self.seconds(*one) for one in zip(lane.units, lane.threads, strict=True)] for lane in stage.lanes
+        ]  # fmt: skip
+        if len(alone) == 1:
+            return sum(alone[0])
+        longest = 0.0
+        for number, lane in enumerate(stage.lanes):
+            length = 0.0
+            for unit, own in zip(lane.units, alone[number], strict=True):
+                excess = 0.0
+                for other, times in enumerate(alone):
+                    whole: float = sum(times)
+                    if other != number and whole > 0:
+                        beside = zip(stage.lanes[other].units, times, strict=True)
+                        excess += sum(time * (self.slowdown(unit, one) - 1) for one, time in beside) / whole
+                length += own * (1 + excess)
+            longest = max(longest, length)
+        return longest + _HANDOVER
+
 
 @dataclass
 class StageSearch:
@@ -115,10 +156,7 @@ class StageSearch:
 
     def _time_units(self) -> None:
         """Time every unit alone, with every number of threads that a lane may have."""
-        cores = self.resources.cores
-        counts = sorted({cores, *(max(1, cores // count) for count in lane_counts(cores))})
-        if not self.resources.intra:
-            counts = [1]
+        counts = self.resources.thread_counts()
         asked = [self.build([self._alone(unit, count) for unit in range(len(self.units))], joined=False)
                  for count in counts]  # fmt: skip
         for count, found in zip(counts, self.time(asked, self.budget / 3), strict=True):

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from opmark.errors import UserError
+from opmark.schema.call_sizes import CalledOperator
 
 SCHEDULE = "schedule"
 """Name of a schedule in the configuration of a task."""
@@ -211,6 +212,12 @@ def sequential(digest: str, units: Sequence[Sequence[int]], threads: int, order:
     return Schedule(digest, threads, tuple(map(tuple, units)), (ScheduleStage((lane,)),))
 
 
+def one_by_one(digest: str, units: Sequence[Sequence[int]], threads: int, own: int | None = None) -> Schedule:
+    """Return the schedule in which every unit is a stage, with all threads or a number of its own."""
+    stages = tuple(ScheduleStage((Lane((unit,), (own or threads,)),)) for unit in range(len(units)))
+    return Schedule(digest, threads, tuple(map(tuple, units)), stages)
+
+
 def whole_program(graph: OperatorGraph, threads: int) -> Schedule:
     """Return the schedule of a program as it is: one unit."""
     return sequential(graph.digest, [range(len(graph.operators))], threads, [0])
@@ -237,8 +244,17 @@ class ProfiledProgram(Struct, frozen=True):
     """Median time of each operator, called one after the other."""
 
 
-ScheduleTask = Literal["profile", "time", "trace"]
-"""profile: the graph, and times of its operators. time: seconds of the stages of schedules. trace: when units ran."""
+class DescribedProgram(Struct, frozen=True):
+    """The operators of a program, with what they compute and move."""
+
+    graph: OperatorGraph
+    calls: list[list[CalledOperator]]
+    """For each operator, what torch calls for it; nothing for a view."""
+
+
+ScheduleTask = Literal["profile", "describe", "time", "trace"]
+"""profile: the graph, and times of its operators. describe: the graph, and the work of its operators. time: seconds of
+the stages of schedules. trace: when units ran."""
 
 
 class ScheduleQuestion(Struct, frozen=True):

@@ -12,9 +12,8 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import flop_registry, shape_wrapper
 
-from opmark.models.counting import FORMULAS
+from opmark.models.counting import flop_formula
 from opmark.schema.call_group import CallGroup, CapturedSteps
 from opmark.schema.tensor import DTYPES, is_float, sizeof
 from opmark.traces.trace import ProgramTrace, TensorRef, TraceNode, Value, tensors_of
@@ -153,9 +152,7 @@ def _formula(node: TraceNode) -> Any:
     space, _, name = node.name.partition("::")
     if space != "aten":
         return None
-    packet = getattr(torch.ops.aten, name, None)
-    own = FORMULAS.get(packet)
-    return flop_registry.get(packet) or (shape_wrapper(own) if own else None)
+    return flop_formula(getattr(torch.ops.aten, name, None))
 
 
 def _flops(node: TraceNode) -> int | None:

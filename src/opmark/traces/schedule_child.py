@@ -23,19 +23,20 @@ from opmark.models.family import source_of
 from opmark.models.host import ChildAnswer, describe_error
 from opmark.models.offline import no_network
 from opmark.models.program import GraphProgram, model_program
+from opmark.models.program_work import describe_program
 from opmark.models.scheduled import ScheduleRunner
 from opmark.plugin import Backend
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema.case import MODEL_PREFIX, TRACE_PREFIX
 from opmark.schema.schedule import (
-    OperatorGraph,
+    DescribedProgram,
     PlacedUnit,
     ProfiledProgram,
     Schedule,
     ScheduleQuestion,
     StageTimes,
-    sequential,
+    one_by_one,
     whole_program,
 )
 from opmark.traces.family import find_files
@@ -63,7 +64,7 @@ def main() -> int:
     return 0
 
 
-def answer_question(line: bytes) -> ProfiledProgram | list[StageTimes] | list[PlacedUnit]:
+def answer_question(line: bytes) -> ProfiledProgram | DescribedProgram | list[StageTimes] | list[PlacedUnit]:
     question = msgspec.json.decode(line, type=ScheduleQuestion)
     backend = _loaded(question.backend, question.threads)
     operator = find_operator(question.name)
@@ -74,6 +75,8 @@ def answer_question(line: bytes) -> ProfiledProgram | list[StageTimes] | list[Pl
         # Not in that context: it costs every call of the calling thread some microseconds, which a user does not pay.
         if question.task == "profile":
             return profile_operators(program, inputs, question.threads, backend.asynchronous, device)
+        if question.task == "describe":
+            return describe_program(program, inputs, torch.device(device).type)
         if question.task == "trace":
             return trace_units(program, question.schedules[0], inputs, device)
         return time_schedules(program, question.schedules, inputs, question.budget, device)
@@ -101,7 +104,7 @@ def profile_operators(
     if not graph.operators:
         raise Unsupported("the program calls no operator that computes anything")
     count = len(graph.operators)
-    alone = one_by_one(graph, 1 if on_device else threads)
+    alone = one_by_one(graph.digest, [[i] for i in range(count)], 1 if on_device else threads)
     found: list[list[float]] = []
     with ScheduleRunner(program, alone, device) as scheduled:
         for number in range(_WARM_UP + _OPERATOR_ROUNDS):
@@ -109,19 +112,6 @@ def profile_operators(
             if number >= _WARM_UP:
                 found.append(seconds)
     return ProfiledProgram(graph, [median(one[i] for one in found) for i in range(count)])
-
-
-def one_by_one(graph: OperatorGraph, threads: int) -> Schedule:
-    """Return the schedule in which every operator is a stage."""
-    units = [[number] for number in range(len(graph.operators))]
-    plain = sequential(graph.digest, units, threads, range(len(units)))
-    (stage,) = plain.stages
-    (lane,) = stage.lanes
-    stages = tuple(
-        msgspec.structs.replace(stage, lanes=(msgspec.structs.replace(lane, units=(i,), threads=(threads,)),))
-        for i in range(len(units))
-    )
-    return msgspec.structs.replace(plain, stages=stages)
 
 
 def time_schedules(

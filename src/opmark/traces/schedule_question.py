@@ -9,6 +9,7 @@ from typing import Any
 
 from opmark.models.host import HostProcess, read_answer
 from opmark.schema.schedule import (
+    DescribedProgram,
     PlacedUnit,
     ProfiledProgram,
     Schedule,
@@ -43,6 +44,11 @@ class ProgramProcess:
     def profile(self) -> ProfiledProgram:
         """Return the operators of the program with their times, called one after the other."""
         found: ProfiledProgram = self._ask("profile", ProfiledProgram)
+        return found
+
+    def describe(self) -> DescribedProgram:
+        """Return the operators of the program with what they compute and move; it runs once for that."""
+        found: DescribedProgram = self._ask("describe", DescribedProgram)
         return found
 
     def time_schedules(self, schedules: list[Schedule], budget: float) -> list[StageTimes]:

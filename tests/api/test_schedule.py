@@ -223,7 +223,7 @@ def test_slowdowns_of_stored_co_runs_stand_in_for_timing_stages(
         asked.append(machine)
         for one, other in product(set(seen), repeat=2):
             member = CorunMember("linear", "", "forward", "torch-cpu", "torch", 1, (), one, "ok", "", None, None, None)
-            yield (member, msgspec.structs.replace(member, case=other)), CorunRatio(3.0, 2.9, 3.1, "slower", 5)
+            yield (member, msgspec.structs.replace(member, case=other)), CorunRatio(1e6, 1e6, 1e6, "slower", 5)
 
     seen: list[str] = []
 
@@ -241,7 +241,7 @@ def test_slowdowns_of_stored_co_runs_stand_in_for_timing_stages(
     assert asked == [platform.node()]
     assert any("from co-runs" in note for note in found.notes)
     assert found.chosen.schedule is not None
-    assert found.chosen.schedule.width == 1  # nobody runs beside another one at a third of the speed
+    assert found.chosen.schedule.width == 1  # nobody runs beside another one so slowly
 
 
 def test_options_that_need_a_search_are_refused_where_there_is_none(found: Scheduling, folder: Path) -> None:

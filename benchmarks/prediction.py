@@ -100,16 +100,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, help="folder with the tables")
     parser.add_argument("--classes", nargs="*", default=list(CLASSES))
-    parser.add_argument("--part", choices=("across", "within", "both"), default="both")
+    parser.add_argument("--part", choices=("across", "within", "both", "models"), default="both",
+                        help="models: whole models on this CPU, predicted and measured; needs no folder")  # fmt: skip
     parser.add_argument("--rows", type=int, default=TrainingEffort.rows, help="most shapes of a GPU to train with")
     parser.add_argument("--within-rows", type=int, default=8000, help="the same, within one GPU")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that train at once")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", choices=("cpu", "cuda"), help="measure on this device instead of reading tables")
     parser.add_argument("--budget", type=float, default=240, help="seconds of measuring for each backend")
-    parser.add_argument("--out", type=Path, default=Path("prediction"), help="folder for the store of --device")
+    parser.add_argument("--limit", type=float, default=170, help="seconds after which no further model is measured")
+    parser.add_argument(
+        "--out", type=Path, default=Path("prediction"), help="folder for the store of --device and of models"
+    )
     parser.add_argument("--threads", type=int, help="threads of --device cpu; by default all cores")
     given = parser.parse_args()
+    if given.part == "models":
+        from benchmarks.prediction_models import predict_and_measure
+
+        predict_and_measure(min(given.budget, 60.0), given.limit, given.out, given.seed, given.threads)
+        return
     if given.device:
         from benchmarks.prediction_device import collect_and_evaluate
 

@@ -151,3 +151,21 @@ def test_here_is_the_machine_that_was_learnt(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("opmark.api.predict.find_predictor", lambda *_: predictor)
     found = predict("linear", SIZES, on="here")
     assert (found.chip, found.cases[0].prediction.basis) == ("Tesla T4", "measured")
+
+
+def test_a_model_is_predicted_as_a_whole_with_launches_views_and_fusion(main: Command) -> None:
+    pytest.importorskip("torch")
+    eager = predict("model:two-towers", {"size": "small"}, on="T4")
+    assert eager.whole is not None
+    assert eager.whole.views > 0
+    assert eager.whole.low < eager.whole.seconds < eager.whole.high
+    assert eager.whole.seconds <= eager.alone + eager.whole.views * eager.whole.launch
+    fused = predict("model:two-towers", {"size": "small"}, on="T4", backend="torch-compile-cuda").whole
+    assert fused is not None
+    assert fused.calls < fused.made == eager.whole.calls
+    assert fused.seconds < eager.whole.seconds
+    done = main("predict", "model:two-towers", "-p", "size=small", "--on", "T4")
+    assert "as a whole" in done.err
+    assert "views in their order" in done.err
+    *_, last = main("predict", "model:two-towers", "-p", "size=small", "--on", "T4", "--json").objects
+    assert last["whole"]["calls"] == eager.whole.calls

@@ -13,13 +13,21 @@ import numpy as np
 
 from opmark.api.calibrate import calibrate
 from opmark.api.extract import describe_case, find_operators, model_case
+from opmark.api.program_times import (
+    HERE,
+    WholeProgram,
+    find_chip_of,
+    floors_of,
+    place_call,
+    predict_whole,
+    why_not_learnt,
+)
 from opmark.api.requests import RunRequest, talk
 from opmark.api.result import facts_of, machine_facts, open_store
 from opmark.api.run import run_request
 from opmark.catalogue import workload_file
 from opmark.catalogue.expansion import cases_of
-from opmark.errors import InvalidParameter, UnknownName, UserError
-from opmark.hardware.datasheets import datasheet
+from opmark.errors import InvalidParameter, UnknownName, Unsupported, UserError
 from opmark.models.family import source_of
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import implementations
@@ -28,7 +36,6 @@ from opmark.prediction.library import model_folder, own_model
 from opmark.prediction.measured import (
     FAMILIES,
     TIMES,
-    bound_call,
     choose_entries,
     device_name,
     entry_of,
@@ -37,12 +44,11 @@ from opmark.prediction.measured import (
     usable_peaks,
 )  # fmt: skip
 from opmark.prediction.predictor import ENERGY, FAR, Prediction, Predictor, load, save, shipped, train
-from opmark.prediction.readers import find_chip, matching_chips, read_tables, tables_in
+from opmark.prediction.readers import matching_chips, read_tables, tables_in
 from opmark.prediction.samples import (
     ChipFigures,
     Samples,
     chip_figures,
-    class_of,
     missing_figures,
     samples_of,
     sizes_of_case,
@@ -51,7 +57,7 @@ from opmark.runner.selection import default_backends, select_cases
 from opmark.runner.supervisor import KeptWorkers, WorkerPool
 from opmark.schema import Case, Entry, Workload
 from opmark.schema.call_sizes import CallSizes
-from opmark.schema.case import MODEL_PREFIX
+from opmark.schema.case import MODEL_PREFIX, TRACE_PREFIX
 from opmark.schema.machine import Peaks, findings_key
 from opmark.schema.options import PathLike, Selection
 from opmark.schema.record import Figure
@@ -59,8 +65,6 @@ from opmark.schema.workload import VERSION
 from opmark.store.protocol import Store
 
 PROBES = 10
-HERE = ("here", "cpu")
-"""Names of the machine that a model was trained on."""
 LABEL = "predict"
 """Label of runs that were measured to learn from."""
 _BATCH = 60
@@ -87,6 +91,8 @@ class PredictedCases:
     """Calls that cannot be predicted, and why."""
     predictor: Predictor
     notes: tuple[str, ...] = ()
+    whole: WholeProgram | None = None
+    """All calls of a model or a trace, in their order."""
 
     @property
     def alone(self) -> float:
@@ -173,7 +179,24 @@ def predict(
     found_cases = tuple(
         PredictedCase(case, one, floor) for (case, *_), one, floor in zip(known, predictions, floors, strict=True)
     )
-    return PredictedCases(what, name, found_cases, tuple(skipped), predictor, tuple(notes))
+    whole = None
+    if (program := _program(what, params, size)) and predictor.quantity != ENERGY:
+        info = find_backend(backend or predictor.backend)
+        try:
+            whole = predict_whole(program, on, predictor, info, far=far)
+        except Unsupported as error:
+            notes.append(f"not predicted as a whole: {error.message}")
+    return PredictedCases(what, name, found_cases, tuple(skipped), predictor, tuple(notes), whole)
+
+
+def _program(what: str, params: Mapping[str, Any] | None, size: str) -> Case | None:
+    """Return the case of a program, whose calls have an order; None for anything else."""
+    if what.startswith(MODEL_PREFIX):
+        return model_case(what, params, size)
+    if what.startswith(TRACE_PREFIX):
+        (case,) = cases_of(Entry(what, dict(params or {})), find_operator)
+        return case
+    return None
 
 
 def find_predictor(
@@ -193,6 +216,9 @@ def find_predictor(
             return load(own)
         if backend == shipped().backend and not energy:
             return shipped()
+        info = find_backend(backend)
+        if info.framework == "torch" and info.compiles:  # its operators are those of torch, and some are fused
+            return find_predictor(f"torch-{info.device}", on, model, quantity)
         what = "the energy" if energy else "the times"
         raise UserError(
             f"no model was trained for {what} of {backend}",
@@ -407,34 +433,14 @@ def _cases(what: str, params: Mapping[str, Any] | None, size: str, phase: str) -
         found = find_operators(source, case.params, "torch", "cpu")
         cases = [one for entry in found.entries for one in cases_of(entry, find_operator)]
         return cases, [str(problem) for problem in found.problems]
-    if Path(what).is_file():
-        selected = select_cases(Selection(workload=what))
+    path = what.removeprefix(TRACE_PREFIX)
+    if Path(path).is_file():
+        selected = select_cases(Selection(workload=path))
         return list(selected.cases), list(map(str, selected.source.problems if selected.source else ()))
-    if Path(what).suffix in (".yaml", ".yml", ".json"):
-        raise UserError(f"there is no file {what}", "a workload or a trace is named by its path")
+    if Path(path).suffix in (".yaml", ".yml", ".json"):
+        raise UserError(f"there is no file {path}", "a workload or a trace is named by its path")
     sizes = [size] if size else ([] if params else ["typical"])
     return list(select_cases(Selection([what], params=params, size=sizes, phase=[phase])).cases), []
-
-
-def find_chip_of(on: str, predictor: Predictor) -> tuple[str, Peaks | None]:
-    """Return the name of a chip as the predictor knows it, and its datasheet; None if only records of it are known."""
-    if on in predictor.chips:
-        return on, datasheet(on)
-    own = sorted({name.partition(" [")[0] for name in predictor.chips})  # without the element type
-    if on.casefold() in HERE and predictor.data_hash != shipped().data_hash:
-        if len(own) == 1:
-            return own[0], None
-        raise UserError(f"the model knows {', '.join(own)}: `{on}` is one of them", "--on NAME says which")
-    if sheet := find_chip(on, predictor.chips):
-        return sheet.chip, sheet
-    known = [name for name in own if on.casefold() in name.casefold()]
-    if len(known) == 1:
-        return known[0], None
-    raise UserError(
-        f"no datasheet for `{on}`, and nothing was measured there",
-        "`opmark list chips` lists those that ship; docs/add-a-chip.md says how to add one; "
-        "`opmark predict train` learns a chip from the store",
-    )
 
 
 def _case_sizes(case: Case) -> CallSizes | str:
@@ -443,19 +449,6 @@ def _case_sizes(case: Case) -> CallSizes | str:
         return sizes_of_case(find_operator(case.op), case) or f"the work of `{case.op}` is not known"
     except UnknownName:
         return f"`{case.op}` is not in the catalogue"
-
-
-def place_call(
-    call: CallSizes, dtype: str, name: str, peaks: Peaks | None, predictor: Predictor
-) -> tuple[ChipFigures, float]:
-    """Return the figures of a chip and the least time of a call there; without peaks, the chip is known by its records
-    alone."""
-    if peaks is not None:
-        return bound_call(call, dtype, peaks)
-    figures = predictor.chips.get(device_name(name, dtype)) or predictor.chips[name]
-    # Small data may lie in a cache of unknown bandwidth: only computing bounds it.
-    moving = call.nbytes / figures.bandwidth if call.nbytes > 4 * figures.cache else 0.0
-    return figures, max(call.flops / figures.flops, moving)
 
 
 def _entry_call(entry: Entry) -> CallSizes | None:
@@ -471,28 +464,6 @@ def _calls(samples: Samples) -> list[CallSizes]:
     return [CallSizes(str(op), *sizes, numbers=tuple(own)) for op, (*sizes, own) in named]  # type: ignore[misc]
 
 
-def why_not_learnt(call: CallSizes, dtype: str, name: str, predictor: Predictor) -> str:
-    """Return why a call cannot be predicted: its class was not learnt, or no chip of the training data has its element
-    type, whose efficiency is another one."""
-    suffixes = {chip.partition(" [")[2] for chip in predictor.chips}
-    if device_name(name, dtype).removeprefix(name).removeprefix(" [") in suffixes:
-        kind = class_of(call.operator)
-        return "" if predictor.knows(kind) else f"nothing was learnt about operators of class {kind}"
-    learnt = ", ".join(sorted(suffix.rstrip("]") or "float32" for suffix in suffixes))
-    return f"the model has learnt {learnt} alone, not {dtype}"
-
-
 def _not_predicted(case: Case, why: str) -> str:
     calls = f" ({case.count} calls)" if case.count > 1 else ""
     return f"{describe_case(case)}{calls}: {why}"
-
-
-def floors_of(samples: Samples, predictor: Predictor) -> list[float]:
-    """Return the time of the smallest call of the operator of each call."""
-    floors = []
-    for row in range(len(samples)):
-        model = predictor.model_of(class_of(str(samples.operator[row])))
-        one = samples.take([row])
-        unit = one.chips[str(one.device[0])].power if predictor.quantity == ENERGY else 1.0
-        floors.append(unit * float(model.floor_of(one, unseen=str(samples.device[row]) not in model.own)[0]))
-    return floors

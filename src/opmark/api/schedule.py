@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from opmark.analysis.corun import stored_slowdowns
 from opmark.api.ab import measure_sides
 from opmark.api.extract import describe_case, model_case
-from opmark.api.predict import HERE, find_predictor
-from opmark.api.program_times import ENDS, End, ProgramTimes, case_of_call, name_unknown, predict_program
+from opmark.api.predict import find_predictor
+from opmark.api.program_times import ENDS, HERE, End, ProgramTimes, case_of_call, name_unknown, predict_program
 from opmark.api.requests import ScheduleRequest, TurnOptions, keywords_of
 from opmark.api.result import existing_store
 from opmark.api.tune import read_duration

@@ -83,6 +83,9 @@ def case(
     )
     if as_json:
         print_json_lines(_view(found, one) for one in found.cases)
+        if found.whole:
+            about = {"op": found.what, "chip": found.chip, "source": "predicted", "backend": found.predictor.backend}
+            print_json_lines([{**about, "whole": msgspec.to_builtins(found.whole)}])
         for line in _not_predicted(found):
             talk(line)
         return
@@ -207,6 +210,16 @@ def _basis(found: PredictedCases) -> list[str]:
             f"together{without} {amount(found.alone)} ({amount(low)} – {amount(high)}) if every call waits for "
             f"the one before; {amount(found.hidden)} if all launches are hidden"
         )
+    if whole := found.whole:
+        fused = f", fused from {whole.made}" if whole.calls < whole.made else ""
+        views = f" and {count_noun(whole.views, 'view')}" if whole.views else ""
+        hidden = "hidden behind work where there is enough" if whole.hidden else "each waiting for the one before"
+        lines.append(
+            f"as a whole {amount(whole.seconds)} ({amount(whole.low)} – {amount(whole.high)}): "
+            f"{count_noun(whole.calls, 'call')}{fused}{views} in their order, launches of {amount(whole.launch)} "
+            f"{hidden}"
+        )
+        lines += [f"not in the whole: {whole.unknown}"] if whole.unknown else []
     bases = sorted({one.prediction.basis for one in found.cases})
     words = {"measured": "records of this chip", "probes": "probes of this chip", "datasheet": "the chip's datasheet"}
     shapes = sum(sum(model.counts.values()) for model in predictor.models.values())

@@ -117,7 +117,7 @@ def main() -> None:
     if given.part == "models":
         from benchmarks.prediction_models import predict_and_measure
 
-        predict_and_measure(min(given.budget, 60.0), given.limit, given.out, given.seed, given.threads)
+        predict_and_measure(min(given.budget, 80.0), given.limit, given.out, given.seed, given.threads)
         return
     if given.device:
         from benchmarks.prediction_device import collect_and_evaluate

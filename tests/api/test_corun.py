@@ -122,6 +122,44 @@ def test_cores_and_knobs_are_tuned_together(tmp_path):
     assert any(note.startswith("best alone") for note in found.notes)
 
 
+def interrupt_after(count):
+    seen = []
+
+    def on_record(record):
+        seen.append(record)
+        if len(seen) == count:
+            raise KeyboardInterrupt
+
+    return on_record
+
+
+def test_an_interrupted_co_run_is_resumed_round_by_round(tmp_path):
+    given = {"backend": "null-device", "processes": 3, "db": tmp_path / "runs.db", **QUICK}
+    with pytest.raises(KeyboardInterrupt):
+        corun(["matmul", "softmax"], on_record=interrupt_after(8), **given)
+    measured = []
+    found = corun(["matmul", "softmax"], resume=True, on_record=measured.append, **given)
+    assert len(measured) == 4  # the third round: each operator beside the other one, and alone
+    assert {record.task.settings.process for record in measured} == {2}
+    assert len(found.records) == 12
+    (pair,) = found.results
+    assert pair.together.processes == 3
+    with closing(open_store(tmp_path / "runs.db")) as store:
+        assert [run.id for run in store.runs()] == [found.run.id]
+    with pytest.raises(UserError, match="no stored run has this plan"):
+        corun(["matmul", "add"], resume=True, **given)
+
+
+def test_an_interrupted_search_is_resumed_and_then_judged(tmp_path):
+    given = {"backend": "null", "tune": True, "trials": 2, "processes": 1, "budget": 60, "db": tmp_path / "runs.db"}
+    with pytest.raises(KeyboardInterrupt):
+        corun(["add", "exp"], on_record=interrupt_after(2), **given, **QUICK)
+    said = []
+    found = corun(["add", "exp"], resume=True, **given, effort="quick", say=said.append)
+    assert any("2 records of run" in line and "measured already" in line for line in said)
+    assert found.results[0].together is not None
+
+
 def test_the_command_prints_a_table_and_json(tmp_path):
     db = ["--db", str(tmp_path / "runs.db")]
     command = ["corun", "add", "exp", "--backend", "null-device", "--processes", "4", *db]

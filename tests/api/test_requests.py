@@ -22,10 +22,15 @@ from opmark.api.requests import (
     CheckRequest,
     CompareOptions,
     CompareRequest,
+    CorunRequest,
+    FactorsRequest,
     PlanRequest,
     ProfileOptions,
     ReportRequest,
     RunRequest,
+    ScheduleRequest,
+    TuneRequest,
+    TurnOptions,
 )
 from opmark.api.run import plan, profiling_of, run
 from opmark.cli.ab import ab as ab_command
@@ -38,7 +43,7 @@ from opmark.cli.run import run as run_command
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.runner.profilers.profile_run import Profiling
 from opmark.schema import EFFORTS
-from opmark.schema.options import MeasureOptions, Selection, options_of
+from opmark.schema.options import MeasureOptions, Selection, duration_text, options_of, read_duration
 
 ROOT = Path(__file__).parents[2]
 REQUESTS: dict[str, Any] = {
@@ -178,3 +183,33 @@ def test_the_reference_page_is_what_the_options_are() -> None:
 
 def test_unknown_names_are_a_users_mistake() -> None:
     assert issubclass(UnknownName, UserError)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("1.5 m", 90), ("10min", 600), ("2h", 7200), ("1e-3", 1e-3)]
+)
+def test_a_duration_is_written_the_same_way_everywhere(text: str, seconds: float) -> None:
+    assert read_duration(text) == pytest.approx(seconds)
+    for request in (TuneRequest, FactorsRequest, TurnOptions, CorunRequest, CheckRequest):
+        made: Any = request(budget=text)  # type: ignore[call-arg]
+        assert made.budget == pytest.approx(seconds)
+    assert ScheduleRequest(search=text, timeout=text).search == pytest.approx(seconds)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["soon", "10 hours", "", "m", "1d"])
+def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(InvalidParameter, match="expected a duration, got") as refused:
+        read_duration(text, "--budget")
+    assert "90s, 10m or 2h" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("text", ["0s", "-1", "inf", "nan"])
+def test_a_duration_out_of_range_is_refused(text: str) -> None:
+    with pytest.raises(InvalidParameter, match="budget: expected seconds above 0"):
+        TuneRequest(budget=text)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(60.0, "1m"), (90.0, "90s"), (7200.0, "2h"), (0.5, "0.5s")])
+def test_a_duration_is_shown_as_people_type_it(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
+    assert read_duration(text) == seconds

@@ -132,7 +132,7 @@ def test_a_backend_is_learnt_from_what_was_measured_here(main: Command, tmp_path
     [
         (("train", "--op", "softmax"), "--op says what to measure"),
         (("train", "--from", ".", "--budget", "3m"), "--from learns from tables"),
-        (("train", "--budget", "soon"), "expected a time such as 10m"),
+        (("train", "--budget", "soon"), "expected a duration, got `soon`"),
         ((*MATMUL[1:], "--on", "T4", "--quantity", "watts"), "--quantity: expected one of"),
         ((*MATMUL[1:], "--on", "T4", "--quantity", "energy"), "no model has learnt the energy of T4"),
     ],

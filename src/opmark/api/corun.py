@@ -25,10 +25,10 @@ from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
 from opmark.runner.ab.turns import stages
 from opmark.runner.clocks import ClockLocks
-from opmark.runner.corun import Member, member_tasks, run_company, share_streams
+from opmark.runner.corun import Member, member_tasks, round_of, run_company, share_streams
 from opmark.runner.plan import Plan, make_plan, rank_count, settings_for
 from opmark.runner.selection import default_backends, parse_params, select_cases
-from opmark.runner.session import RunRecorder, new_run
+from opmark.runner.session import RunRecorder, begin_or_resume, new_run
 from opmark.runner.supervisor import WorkerOptions
 from opmark.runner.workload_source import problem_lines
 from opmark.schema import Case, Record, Run, Settings, Task
@@ -298,28 +298,32 @@ class CorunSession:
         settings = settings_for(_measure_options(self.request, threads=threads, processes=1))[0]
         return Task(operator.case, operator.info.name, operator.implementation, settings)
 
-    def run(self, companies: Sequence[Sequence[Member]], label: str = "", notes: Sequence[str] = ()) -> Corun:
-        """Measure companies in rounds of fresh processes until their verdicts are decided, or time is up."""
-        request = self.request
+    def run(
+        self, companies: Sequence[Sequence[Member]], notes: Sequence[str] = (), since: float | None = None
+    ) -> Corun:
+        """Measure companies in rounds of fresh processes until their verdicts are decided, or time is up. `since`: when
+        the time began to run."""
+        request, label = self.request, ""
         until = stages(self.most) if request.processes is None else [self.most]
         with (
             closing(ClockLocks("", request.say)) as clocks,
             closing(open_store(request.db, create=True, say=request.say)) as store,
         ):
-            recorder = self.recorder(store, companies, until[0], label)
+            recorder, done = self.recorder(store, companies, until[0], label)
+            recorder.records += done.values()
             workers = WorkerOptions(
                 request.timeout, request.compile_timeout, request.say, store.add_environment, clocks=clocks
             )
             left = list(companies)
-            since, process = time.monotonic(), 0
+            since, process = time.monotonic() if since is None else since, 0
             for stage in until:
                 while process < stage and left:
                     began = time.monotonic()
                     for place, members in enumerate(left):
                         names = " beside ".join(one.task.case.op for one in members)
                         request.on_step(process * len(left) + place, stage * len(left), names)
-                        for record in run_company(members, process, workers):
-                            recorder.add(record)
+                        if not round_of(members, process, done):
+                            recorder.add(*run_company(members, process, workers))
                     process += 1
                     now = time.monotonic()
                     if now - since + (now - began) > request.budget:
@@ -329,15 +333,24 @@ class CorunSession:
             results = self.results(store, recorder.records, len(until))
         return Corun(recorder.run, results, recorder.records, tuple(notes))
 
-    def recorder(self, store: Store, companies: Sequence[Sequence[Member]], rounds: int, label: str) -> RunRecorder:
+    def recorder(
+        self, store: Store, companies: Sequence[Sequence[Member]], rounds: int, label: str
+    ) -> tuple[RunRecorder, dict[str, Record]]:
         tasks = tuple(task for process in range(rounds) for one in companies for task in member_tasks(one, process))
         names = " and ".join(dict.fromkeys(one.case.op for one in self.operators))
         plan = Plan(tasks, ())
         run = new_run(plan, label or self.request.label or f"corun {names}"[:200])
         solos = sum(one.solo is not None for members in companies for one in members)
         certain = rounds * (2 * sum(map(len, companies)) + solos)
-        run = replace(run, session=self._session, plan=content_id([plan.id, self._session, label]), tasks=certain)
-        return RunRecorder(store, run, self.request.on_record)
+        asked = [self.request.trials, self.request.seed] if self.request.tune else []
+        run = replace(run, session=self._session, plan=content_id([plan.id, label, *asked]), tasks=certain)
+        resume = self.request.resume
+        if self.request.tune and not label:  # it may have been interrupted in the search
+            resume = resume and any(one.plan == run.plan for one in store.runs())
+        return begin_or_resume(
+            store, run, resume=resume, label=self.request.label if not label else "", say=self.request.say,
+            on_record=self.request.on_record,
+        )  # fmt: skip
 
     def results(self, store: Store, records: Sequence[Record], looks: int) -> list[CorunResult]:
         known: dict[str, MachineFacts] = {

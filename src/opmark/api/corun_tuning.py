@@ -16,7 +16,7 @@ from msgspec.structs import replace as replace_fields
 from opmark.api.result import open_store
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.space import THREADS, Configuration, format_configuration
-from opmark.runner.corun import Member, pinned_to, run_company
+from opmark.runner.corun import Member, pinned_to, round_of, run_company
 from opmark.runner.session import RunRecorder
 from opmark.runner.supervisor import Supervisor, WorkerOptions
 from opmark.schema import Record, Task
@@ -67,14 +67,19 @@ class _JointSearch:
         self.hosts = [place for place in self.places if session.operators[place].on_host]
         self.whole = session.whole_cores(self.hosts)
         self.random = Random(session.request.seed)
-        self.until = time.monotonic() + _SEARCH_SHARE * session.request.budget
+        self.began = time.monotonic()
+        self.until = self.began + _SEARCH_SHARE * session.request.budget
+        self.longest = 0.0
+        """Seconds of the longest candidate: none is begun that would not be done in time."""
+        self.done: dict[str, Record] = {}
         self.tried = 0
         self.notes: list[str] = []
 
     def run(self) -> Corun:
         session = self.session
         with closing(open_store(self.request.db, create=True, say=self.request.say)) as store:
-            recorder = session.recorder(store, [session.members(tuple(self.places))], 1, "search")
+            whole = [session.members(tuple(self.places))]
+            recorder, self.done = session.recorder(store, whole, 1, "search")
             workers = WorkerOptions(
                 self.request.timeout, self.request.compile_timeout, self.request.say, store.add_environment
             )
@@ -89,7 +94,7 @@ class _JointSearch:
             f"best together: {'; '.join(one.text for one in best)}",
             f"best alone, which the sequence has where it is quicker: {alone}",
         ]
-        return session.run([members], notes=self.notes)
+        return session.run([members], self.notes, self.began)
 
     # Alone.
 
@@ -100,11 +105,14 @@ class _JointSearch:
         cores = self.whole if on_host else ()
         found: list[tuple[float, _Choice]] = []
         for number, task in enumerate(self._candidates_alone(place, cores)):
-            if found and (number >= self.request.trials or time.monotonic() > until):
+            began = time.monotonic()
+            if found and (number >= self.request.trials or began > until or began + self.longest > self.until):
                 break
             self.request.on_step(0, 0, f"{task.case.op} alone, candidate {number + 1}")
             record = self._measure_alone(task, cores, workers)
-            recorder.add(record)
+            if task.id not in self.done:
+                recorder.add(record)
+            self.longest = max(self.longest, time.monotonic() - began)
             if (spent := _latency(record)) is not None:
                 found.append((spent, _Choice(task, cores)))
         if not found:  # the default, whose failure the verdict will show
@@ -136,6 +144,8 @@ class _JointSearch:
         return with_configuration(task, configuration, task.implementation) if configuration else task
 
     def _measure_alone(self, task: Task, cores: tuple[int, ...], workers: WorkerOptions) -> Record:
+        if known := self.done.get(task.id):
+            return known
         info = find_backend(task.backend)
         worker = Supervisor(info, task.settings.threads, workers, resources=pinned_to(cores))
         try:
@@ -188,7 +198,7 @@ class _JointSearch:
         return best
 
     def _is_over(self) -> bool:
-        return self.tried >= self.request.trials or time.monotonic() > self.until
+        return self.tried >= self.request.trials or time.monotonic() + self.longest > self.until
 
     def _divisions(self) -> Iterator[dict[int, tuple[int, ...]]]:
         """Yield ways to divide the cores among the operators that need some: all for all, then the most equal ones
@@ -222,13 +232,17 @@ class _JointSearch:
         return replace(choice, task=replace_fields(choice.task, settings=settings), cores=cores)
 
     def _makespan(self, choices: Sequence[_Choice], workers: WorkerOptions, recorder: RunRecorder) -> float | None:
-        found: float | None = None
+        found, began = None, time.monotonic()
         members = [Member(one.task, one.cores) for one in choices]
-        for record in run_company(members, 0, workers):
-            recorder.add(record)
+        records = round_of(members, 0, self.done)
+        if not records:
+            records = list(run_company(members, 0, workers))
+            recorder.add(*records)
+        for record in records:
             measured = record.measurement(MAKESPAN) if record.status in MEASURED else None
             if measured and measured.samples:
                 found = median(measured.samples)
+        self.longest = max(self.longest, time.monotonic() - began)
         return found
 
 

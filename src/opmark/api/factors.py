@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from opmark.analysis.factors import SESSION, study, values_of
 from opmark.api.requests import FactorsRequest, keywords_of
 from opmark.api.result import existing_store, open_store
-from opmark.api.tune import read_duration
 from opmark.errors import InvalidParameter, UserError
 from opmark.hardware.sensors import CpuSensors
 from opmark.plugin import BackendInfo
@@ -23,7 +22,7 @@ from opmark.runner.clocks import ClockLocks
 from opmark.runner.guests.placement import why_missing
 from opmark.runner.plan import Plan, make_plan, rank_count, settings_for
 from opmark.runner.selection import default_backends, select_cases
-from opmark.runner.session import Retries, RunRecorder, new_run, run_to_resume
+from opmark.runner.session import Retries, begin_or_resume, new_run
 from opmark.runner.supervisor import WorkerOptions
 from opmark.schema import Case, Run, Task
 from opmark.schema.case import content_id
@@ -63,7 +62,6 @@ def factors_request(request: FactorsRequest) -> FactorStudy:
     chosen = choose_factors(split_texts(request.factor), find_factors(base, info), base)
     base = with_knobs(base, chosen)
     _refuse_few_trials(request, chosen)
-    budget = read_duration(request.budget)
     plan = content_id([
         "factors", base.id, [[f.name, [repr(level) for level in f.levels], f.low, f.high] for f in chosen],
         request.trials, request.processes, request.interactions, VERSION_OF_DESIGN,
@@ -72,26 +70,21 @@ def factors_request(request: FactorsRequest) -> FactorStudy:
         closing(ClockLocks(request.clocks, request.say)) as clocks,
         closing(open_store(request.db, create=True, say=request.say)) as store,
     ):
-        if request.resume:
-            run = run_to_resume(store, plan, request.label)
-        else:
-            label = request.label or f"factors {case.op} on {info.name}"
-            session = f"{SESSION}{secrets.token_hex(8)}"
-            run = replace(new_run(Plan((), ()), label), plan=plan, session=session)
-        done = {record.task.id: record for record in store.records(run.id)} if request.resume else {}
-        if done:
-            request.say(f"{count_noun(len(done), 'record')} of run {run.id} measured already")
-        recorder = RunRecorder(store, run, request.on_record, begun=request.resume)
+        label = request.label or f"factors {case.op} on {info.name}"
+        run = replace(new_run(Plan((), ()), label), plan=plan, session=f"{SESSION}{secrets.token_hex(8)}")
+        recorder, done = begin_or_resume(
+            store, run, resume=request.resume, label=request.label, say=request.say, on_record=request.on_record
+        )
         workers = WorkerOptions(
             request.timeout, request.compile_timeout, request.say, store.add_environment, clocks=clocks
         )
         options = FactorOptions(
-            request.trials, request.processes, time.monotonic() + budget, workers, Retries(request.retries), done,
-            recorder.add, request.interactions, request.on_progress,
+            request.trials, request.processes, time.monotonic() + request.budget, workers, Retries(request.retries),
+            done, recorder.add, request.interactions, request.on_progress,
         )  # fmt: skip
         found = measure_factors(base, chosen, options)
     try:
-        return study(values_of(found.records), run.id, found.notes)
+        return study(values_of(found.records), recorder.run.id, found.notes)
     except UserError as error:
         if not found.notes:
             raise

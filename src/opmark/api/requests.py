@@ -23,6 +23,7 @@ from opmark.schema.options import (
     MOST_RANKS,
     MOST_SEED,
     MOST_THREADS,
+    SECONDS,
     ExecutorOptions,
     MeasureOptions,
     Names,
@@ -69,7 +70,7 @@ _PROCESSES = Option(
 )  # fmt: skip
 _BUDGET = Option(
     "Seconds after which no further pair of processes is started.",
-    above=0, most=LONGEST, unit="seconds", example="900",
+    above=0, most=LONGEST, unit=SECONDS, example="900",
 )  # fmt: skip
 _MARGIN = Option(
     "Differences up to this are called the same: 0.01 or 1%.", least=0, unit="a share", form="share", example="3%"
@@ -215,7 +216,7 @@ class ProfileOptions(OptionSet):
     ] = 1  # fmt: skip
     profile_batch: Annotated[int, Option("Tasks per start of the profiler, at most.", least=1, example="10")] = 50
     profile_timeout: Annotated[
-        float, Option("Seconds that a batch may take.", above=0, most=LONGEST, unit="seconds", example="600")
+        float, Option("Seconds that a batch may take.", above=0, most=LONGEST, unit=SECONDS, example="600")
     ] = 600.0
     profile_dir: Annotated[
         PathLike | None, Option("Folder for the files of the profiler. [default: opmark-profiles]", form="path")
@@ -348,8 +349,10 @@ class TuneRequest(StoreOptions, MeasureOptions, Selection):
         int, Option("Candidates to measure for each case, at most.", least=1, most=10**6, example="200")
     ] = 100  # fmt: skip
     budget: Annotated[
-        str, Option("How long the search may take, as in 90s, 10m or 2h; the verdicts come on top.")
-    ] = "10m"  # fmt: skip
+        float,
+        Option("How long the search may take, as in 90s, 10m or 2h; the verdicts come on top.", above=0, most=LONGEST,
+               unit=SECONDS, example="10m"),
+    ] = 600.0  # fmt: skip
     library: Annotated[
         str, Option("Backend of the vendor library to compare with, or none. [default: torch on the same device]")
     ] = ""  # fmt: skip
@@ -393,7 +396,10 @@ class ScheduleRequest(OptionSet):
     measure: Annotated[
         bool, Option("Run the schedule and compare it with sequential in turns.", ("--run/--no-run",))
     ] = True
-    search: Annotated[str, Option("How long stages are timed, as in 20s or 2m.")] = "20s"
+    search: Annotated[
+        float,
+        Option("How long stages are timed, as in 20s or 2m.", above=0, most=LONGEST, unit=SECONDS, example="20s"),
+    ] = 20.0
     threads: Annotated[
         int | None, Option("Threads to use. [default: all cores]", least=1, most=MOST_THREADS, example="4")
     ] = None
@@ -419,7 +425,7 @@ class ScheduleRequest(OptionSet):
     timeout: Annotated[float, _TIMEOUT] = DEFAULT_TIMEOUT
     compile_timeout: Annotated[
         float, Option("Seconds that finding the graph and making the model may take, in each process.", above=0,
-                      most=LONGEST, unit="seconds", example="300")
+                      most=LONGEST, unit=SECONDS, example="300")
     ] = DEFAULT_COMPILE_TIMEOUT  # fmt: skip
     label: Annotated[str, options_of(StoreOptions)["label"].option] = ""
     db: Annotated[PathLike | None, _DB] = None
@@ -444,7 +450,10 @@ class FactorsRequest(StoreOptions, MeasureOptions, Selection):
     trials: Annotated[
         int, Option("Points to measure at most, each in all processes.", least=3, most=10**6, example="60")
     ] = 60  # fmt: skip
-    budget: Annotated[str, Option("How long to measure, as in 90s, 10m or 2h.")] = "10m"
+    budget: Annotated[
+        float,
+        Option("How long to measure, as in 90s, 10m or 2h.", above=0, most=LONGEST, unit=SECONDS, example="10m"),
+    ] = 600.0
     interactions: Annotated[bool, Option("Measure pairs of factors too.")] = True
     processes: Annotated[
         int,
@@ -538,7 +547,7 @@ class EvaluateRequest(StoreOptions):
     seed: Annotated[int, Option("Seed that draws the samples.", least=0, most=MOST_SEED, example="1")] = 0
     verify: Annotated[bool, Option("Check results against the float64 reference first.")] = True
     timeout: Annotated[
-        float, Option("Seconds that a batch may take.", above=0, most=LONGEST, unit="seconds", example="60")
+        float, Option("Seconds that a batch may take.", above=0, most=LONGEST, unit=SECONDS, example="60")
     ] = DEFAULT_TIMEOUT
     compile_timeout: Annotated[float, _measuring("compile_timeout")] = DEFAULT_COMPILE_TIMEOUT
     resume: Annotated[bool, Option("Continue an interrupted run.")] = False
@@ -602,9 +611,10 @@ class CorunRequest(StoreOptions):
         Option(f"Rounds of fresh processes at most. [default: {', '.join(map(str, STAGES))} until it is decided]",
                least=1, most=STAGES[-1], example="10"),
     ] = None  # fmt: skip
+    resume: Annotated[bool, Option("Continue an interrupted co-run.")] = False
     budget: Annotated[
         float,
-        Option("Seconds after which no further round is started.", above=0, most=LONGEST, unit="seconds",
+        Option("Seconds after which no further round is started.", above=0, most=LONGEST, unit=SECONDS,
                example="900"),
     ] = 900.0  # fmt: skip
     margin: Annotated[float, _MARGIN] = MARGIN
@@ -707,7 +717,7 @@ class CheckRequest(StoreOptions, MeasureOptions, Selection):
     against_backend: Annotated[str, Option("Measure the baseline again on this backend.")] = ""
     make: Annotated[str, _MAKE] = ""
     budget: Annotated[
-        float, Option("Seconds that measuring again may take.", above=0, most=LONGEST, unit="seconds", example="900")
+        float, Option("Seconds that measuring again may take.", above=0, most=LONGEST, unit=SECONDS, example="900")
     ] = 900.0
     unlike: Annotated[bool, Option("Also where the machines are not alike.")] = False
     on_turn: "Callable[[TurnProgress], None] | None" = None
@@ -764,10 +774,10 @@ class JudgeRequest(OptionSet):
     budget: Annotated[float, _BUDGET] = 900.0
     margin: Annotated[float, _MARGIN] = MARGIN
     timeout: Annotated[
-        float, Option("Seconds that a call may take.", above=0, most=LONGEST, unit="seconds", example="60")
+        float, Option("Seconds that a call may take.", above=0, most=LONGEST, unit=SECONDS, example="60")
     ] = DEFAULT_TIMEOUT
     compile_timeout: Annotated[
-        float, Option("Seconds that loading it may take.", above=0, most=LONGEST, unit="seconds", example="300")
+        float, Option("Seconds that loading it may take.", above=0, most=LONGEST, unit=SECONDS, example="300")
     ] = DEFAULT_COMPILE_TIMEOUT
     db: Annotated[PathLike | None, _DB] = None
     on_pair: Callable[[int, int], None] = lambda pair, until: None

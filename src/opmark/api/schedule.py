@@ -24,7 +24,6 @@ from opmark.api.predict import find_predictor
 from opmark.api.program_times import ENDS, HERE, End, ProgramTimes, case_of_call, name_unknown, predict_program
 from opmark.api.requests import ScheduleRequest, TurnOptions, keywords_of
 from opmark.api.result import existing_store
-from opmark.api.tune import read_duration
 from opmark.catalogue.expansion import cases_of
 from opmark.errors import InvalidFile, InvalidParameter, Unsupported, UserError
 from opmark.plugin import BackendInfo
@@ -468,7 +467,7 @@ class _ProgramScheduling:
         names = _unit_names(graph, units)
         if request.times is not None:
             write_table(_table(self.case.op, graph, {self.info.device: seconds}), Path(request.times))
-        budget = read_duration(request.search, "--search")
+        budget = request.search
 
         def time_stages(schedules: list[Schedule], seconds: float) -> list[StageTimes]:
             request.on_step(0, 0, f"{count_noun(len(schedules), 'schedule')}, stage by stage")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections import Counter
@@ -32,7 +31,7 @@ from opmark.runner.clocks import ClockLocks
 from opmark.runner.guests.placement import why_missing
 from opmark.runner.plan import Plan, default_threads, make_plan, settings_for
 from opmark.runner.selection import default_backends, select_cases
-from opmark.runner.session import RunRecorder, new_run, run_to_resume
+from opmark.runner.session import begin_or_resume, new_run
 from opmark.runner.supervisor import WorkerOptions
 from opmark.runner.workload_source import problem_lines
 from opmark.schema import Case, Run, Settings, Task
@@ -50,10 +49,8 @@ from opmark.tuning.target import read_target
 from opmark.tuning.tuners import find_tuner
 from opmark.units import count_noun
 
-__all__ = ["CaseTuning", "Trial", "Tuning", "read_duration", "tune", "tune_request", "tuning_view"]
+__all__ = ["CaseTuning", "Trial", "Tuning", "tune", "tune_request", "tuning_view"]
 
-_DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|m|min|h)?", re.ASCII)
-_SECONDS = {None: 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _SHORTEST_VERDICT = 60.0
 """Seconds that a comparison in turns may take, however short the search was."""
 _DEFAULT, _TUNED = "default", "tuned"
@@ -87,14 +84,6 @@ class Tuning:
     @property
     def entries(self) -> list[TunedEntry]:
         return [one.entry for one in self.cases]
-
-
-def read_duration(text: str, option: str = "--budget") -> float:
-    """Return the seconds of a duration such as 90, 90s, 10m or 2h."""
-    found = _DURATION.fullmatch(text.strip())
-    if not found or not float(found["number"]):
-        raise InvalidParameter(f"{option}: expected a duration, got `{text}`", f"as in {option} 90s, 10m or 2h")
-    return float(found["number"]) * _SECONDS[found["unit"]]
 
 
 @keywords_of(TuneRequest)
@@ -144,7 +133,7 @@ class _Found:
 class _TuningSession:
     def __init__(self, request: TuneRequest, info: BackendInfo) -> None:
         self.request, self.info = request, info
-        self.budget = read_duration(request.budget)
+        self.budget = request.budget
         find_tuner(request.tuner, info)
         threads = as_list(request.threads) or [default_threads()]
         if len(threads) > 1:
@@ -249,14 +238,10 @@ class _TuningSession:
         what = [sorted(one.case.id for one in found), self.info.name, list(split_names(request.impl))]
         plan = content_id(["tune", *what, request.tuner, request.seed, self.threads, VERSION_OF_SEARCH])
         label = request.label or f"tune {found[0].case.op} on {self.info.name}"
-        if request.resume:
-            run = run_to_resume(store, plan, request.label)
-        else:
-            run = replace(new_run(Plan((), ()), label), plan=plan, session=secrets.token_hex(8))
-        done = {record.task.id: record for record in store.records(run.id)} if request.resume else {}
-        if done:
-            request.say(f"{count_noun(len(done), 'candidate')} of run {run.id} measured already")
-        recorder = RunRecorder(store, run, request.on_record, begun=request.resume)
+        run = replace(new_run(Plan((), ()), label), plan=plan, session=secrets.token_hex(8))
+        recorder, done = begin_or_resume(
+            store, run, resume=request.resume, label=request.label, say=request.say, on_record=request.on_record
+        )
         workers = WorkerOptions(
             request.timeout, request.compile_timeout, request.say, store.add_environment, clocks=clocks
         )
@@ -273,7 +258,7 @@ class _TuningSession:
                 request.on_case(describe_case(one.case), place, len(found))
             one.result = search(one.tunables, one.default, options)
             one.chosen = self._choose(one)
-        return run
+        return recorder.run
 
     def _known(self, one: _Found) -> tuple[TuningCandidate, ...]:
         """Return what the database has for this case or its nearest shape: the search begins with it."""
@@ -467,7 +452,7 @@ def _measure_options(request: MeasureOptions, **changed: Any) -> MeasureOptions:
 
 def _turn_options(request: TuneRequest) -> TurnOptions:
     own = {"effort": "quick", "processes": request.processes, "impl": (), "backend": ()}
-    budget = max(_SHORTEST_VERDICT, read_duration(request.budget))
+    budget = max(_SHORTEST_VERDICT, request.budget)
     return TurnOptions(**{**_measure_values(request), **own, "margin": request.margin, "budget": budget})
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from opmark.api.requests import talk
-from opmark.cli.options import Db, Json, share
+from opmark.cli.options import Db, Json, duration, share
 from opmark.cli.output import console, print_json_lines
 from opmark.errors import UserError
 from opmark.schema.options import ExecutorOptions, options_of
@@ -63,7 +63,9 @@ def agree_(
     nodes: Annotated[str, typer.Option(help=options_of(ExecutorOptions)["nodes"].option.help)] = "",
     chip: Annotated[str, typer.Option(help=options_of(ExecutorOptions)["chip"].option.help)] = "",
     unfit: Annotated[bool, typer.Option("--unfit", help=options_of(ExecutorOptions)["unfit"].option.help)] = False,
-    wait: Annotated[float, typer.Option(help="Seconds to wait for a node that takes no work.")] = 600.0,
+    wait: Annotated[
+        float, typer.Option(parser=duration, metavar="<str>", help="Seconds to wait for a node that takes no work.")
+    ] = 600.0,
     address: Address = None,
     db: Db = None,
     as_json: Json = False,

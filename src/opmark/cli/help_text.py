@@ -59,7 +59,7 @@ EXAMPLES = {
         "opmark corun matmul softmax",
         "opmark corun matmul matmul -p M=512 -p 2.M=64 --cores shared",
         "opmark corun -w ops.yaml --group",
-        "opmark corun matmul layer_norm --tune --budget 300",
+        "opmark corun matmul layer_norm --tune --budget 5m",
     ),
     "tune": (
         "opmark tune matmul -p M=512 -p N=512 -p K=512 --backend tvm-cpu --budget 5m",

@@ -15,7 +15,17 @@ from opmark.api.requests import ProfileOptions, RunRequest, TurnOptions
 from opmark.cli.help_text import COMMON
 from opmark.cli.output import split
 from opmark.errors import InvalidParameter, UserError
-from opmark.schema.options import ExecutorOptions, MeasureOptions, OptionField, Selection, StoreOptions, options_of
+from opmark.schema.options import (
+    LONGEST,
+    ExecutorOptions,
+    MeasureOptions,
+    OptionField,
+    Selection,
+    StoreOptions,
+    duration_text,
+    options_of,
+    read_duration,
+)
 
 Wide = Annotated[
     bool,
@@ -94,6 +104,8 @@ def _parameter(found: OptionField, panel: str) -> inspect.Parameter:
         kind, default = list[str] | None, None
     elif found.form == "share":
         kind, default = (str | None, None) if default is None else (str, f"{100 * default:g}%")
+    elif found.form == "duration":
+        kind, default = (str | None, None) if default is None else (str, duration_text(default))
     elif found.form == "path":
         kind = Path | None
     elif found.form == "yaml" or str in found.members:
@@ -151,6 +163,16 @@ def _operators_of(given: Mapping[str, Any]) -> list[str]:
             raise UserError(f"-p goes with a model or a trace; {named[0]} brings its own parameters", "leave -p out")
         return named
     return [given["like"]] if "like" in given else [given["what"] or ""]
+
+
+def duration(value: str | float) -> float:
+    """Return the seconds of an option that belongs to no request."""
+    found = read_duration(value) if isinstance(value, str) else value
+    if not 0 < found <= LONGEST:
+        raise InvalidParameter(
+            f"expected a duration above 0 and up to {LONGEST:g} s, got `{value}`", "as in 90s or 10m"
+        )
+    return found
 
 
 def whole_numbers(values: list[str], option: str) -> list[int]:
@@ -219,7 +241,8 @@ def reference_page() -> str:
         "This page is made from the definitions in `opmark/schema/options.py` and `opmark/api/requests.py`; a test",
         "compares it with them. An option of the command line has the same name in Python: `--rel-ci 0.01` is",
         "`opmark.run(..., rel_ci=0.01)`. Where several values are allowed, the command line takes them with commas",
-        "between them or one by one, and Python takes a text with commas or a list.",
+        "between them or one by one, and Python takes a text with commas or a list. A duration is a number of seconds,",
+        "or a text such as `90s`, `10m` or `2h`, in both.",
     ]
     for title, request in sections:
         lines += ["", f"## {title}", "", "| option | keyword | default | allowed | meaning |", "|---|---|---|---|---|"]
@@ -235,7 +258,8 @@ def _reference_row(found: OptionField) -> str:
     named = ", ".join(found.option.flags or (found.flag,))
     flags = "OPERATOR ..." if found.name == "ops" else found.option.argument or named
     in_help = re.search(r" ?\[default: (.*)\]", found.option.help)
-    default = in_help[1] if in_help else "" if found.default in (None, "", (), MISSING) else str(found.default)
+    usual = duration_text(found.default) if found.form == "duration" and found.default else str(found.default)
+    default = in_help[1] if in_help else "" if found.default in (None, "", (), MISSING) else usual
     meaning = found.option.help.replace(in_help[0], "") if in_help else found.option.help
     return "| " + " | ".join(
         text.replace("|", "\\|") for text in (f"`{flags}`", f"`{found.name}`", default, found.option.range, meaning)

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from opmark.api.requests import talk
-from opmark.cli.options import Db
+from opmark.cli.options import Db, duration
 from opmark.cli.output import console, print_json_lines, write_out
 from opmark.errors import InvalidParameter
 from opmark.report.console.table import plain_table
@@ -106,7 +106,10 @@ def train(
     measure: Annotated[
         bool, typer.Option("--measure", help="First measure the shapes that would teach most, for 10 minutes.")
     ] = False,
-    budget: Annotated[str | None, typer.Option(help="First measure for so long, as in 10m or 90s.")] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(parser=duration, metavar="<str>", help="First measure for so long, as in 10m or 90s."),
+    ] = None,
     op: Annotated[
         list[str] | None, typer.Option("--op", help="Operators to measure. [default: two dozen of a dozen classes]")
     ] = None,
@@ -130,9 +133,7 @@ def train(
         predictor = train_from_files(tables, source=source, seed=seed)
     else:
         if measure or budget:
-            measure_for_training(
-                backend, _seconds(budget or "10m"), operators=op or (), threads=threads, db=db, seed=seed
-            )
+            measure_for_training(backend, budget or 600.0, operators=op or (), threads=threads, db=db, seed=seed)
         elif op:
             raise InvalidParameter("--op says what to measure", "--budget 10m measures for 10 minutes")
         predictor = train_from_store(backend, db=db, quantity=quantity, threads=threads, seed=seed)
@@ -165,17 +166,6 @@ def probe(
     predictor, found = adapt(on, tables=tables or (), backend=backend, model=model, count=count, db=db)
     path = save_predictor(predictor, output)
     talk(f"adapted by {count_noun(found, 'probe')}, in {path}")
-
-
-def _seconds(text: str) -> float:
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
-    try:
-        found = float(text[:-1]) * units[text[-1]] if text[-1:] in units else float(text)
-    except ValueError:
-        found = 0.0
-    if not 0 < found < 1e6:
-        raise InvalidParameter(f"--budget: expected a time such as 10m or 90s, got `{text}`")
-    return found
 
 
 def _amount(found: PredictedCases) -> Callable[[float], str]:

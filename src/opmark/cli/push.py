@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from opmark.cli.options import Db
+from opmark.cli.options import Db, duration
 
 _UNDELIVERED = 1
 
@@ -30,7 +30,12 @@ def push(
         bool, typer.Option("--insecure-http", help="Send the token over plain http to another machine.")
     ] = False,
     timeout: Annotated[
-        float, typer.Option(help="Seconds without a delivery, over all tries, after which it is given up.")
+        float,
+        typer.Option(
+            parser=duration,
+            metavar="<str>",
+            help="Seconds without a delivery, over all tries, after which it is given up.",
+        ),
     ] = 180.0,
     db: Db = None,
 ) -> None:

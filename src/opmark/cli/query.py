@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from opmark.api.requests import talk
-from opmark.cli.options import Db
+from opmark.cli.options import Db, duration
 from opmark.cli.output import write_lines, write_out
 from opmark.errors import UserError
 
@@ -25,7 +25,9 @@ def query(
         Path | None, typer.Option("-o", "--output", help="A file; its ending tells the format, if -f does not.")
     ] = None,
     limit: Annotated[int, typer.Option(help="Rows at most; 0 for all.")] = 0,
-    timeout: Annotated[float, typer.Option(help="Seconds after which the query is given up.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(parser=duration, metavar="<str>", help="Seconds after which the query is given up.")
+    ] = 60.0,
     as_superuser: Annotated[
         bool, typer.Option("--as-superuser", help="Allow a superuser of PostgreSQL, whose queries could change data.")
     ] = False,

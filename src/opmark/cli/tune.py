@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @takes(TuneRequest)
 def tune(request: TuneRequest, as_json: Json = False) -> None:
     from opmark.api.result import storage_line
-    from opmark.api.tune import read_duration, tune_request, tuning_view
+    from opmark.api.tune import tune_request, tuning_view
     from opmark.cli.progress import StepProgress, Turns
     from opmark.report.console.tuning import print_tuning
 
@@ -45,7 +45,7 @@ def tune(request: TuneRequest, as_json: Json = False) -> None:
             progress.step(trials[0] + trial.number, trials[1], f"{case[0]}: {best}", budget_left())
 
         def budget_left() -> float:
-            return max(0.0, read_duration(request.budget) - (monotonic() - began))
+            return max(0.0, request.budget - (monotonic() - began))
 
         def on_turn(turn: TurnProgress) -> None:
             doing = f"the verdicts, in turns: {turn.side.name}, pair {turn.turn.pair} of {turn.turn.until}"

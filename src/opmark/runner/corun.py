@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from math import ceil
@@ -109,6 +109,13 @@ def solo_task(member: Member, task: Task) -> Task | None:
 def _with_settings(task: Task, **changed: object) -> Task:
     settings: Settings = replace(task.settings, **changed)
     return replace(task, settings=settings)
+
+
+def round_of(members: Sequence[Member], process: int, done: Mapping[str, Record]) -> list[Record]:
+    """Return the records of a round of a company together that an interrupted run has; none where it lacks one. A round
+    is stored as a whole, with its records alone."""
+    found = [done.get(task.id) for task in member_tasks(members, process)]
+    return [one for one in found if one] if all(found) else []
 
 
 def run_company(members: Sequence[Member], process: int, options: WorkerOptions) -> Iterator[Record]:

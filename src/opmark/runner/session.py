@@ -273,3 +273,25 @@ def run_to_resume(store: Store, plan: str, label: str) -> Run:
         "no stored run has this plan" + (f" and the label `{label}`" if label else ""),
         "--resume needs the same operators, parameters, backends and effort as the run that was interrupted",
     )
+
+
+def begin_or_resume(
+    store: Store,
+    run: Run,
+    *,
+    resume: bool,
+    label: str,
+    say: Say,
+    on_record: Callable[[Record], None] | None = None,
+) -> tuple[RunRecorder, dict[str, Record]]:
+    """Return the recorder of a run that chooses its tasks as it goes, and the records that it has, by task.
+
+    The run is new; or, to resume, the interrupted one of the same plan, and of the label if one is given.
+    """
+    if not resume:
+        return RunRecorder(store, run, on_record), {}
+    run = run_to_resume(store, run.plan, label)
+    done = {record.task.id: record for record in store.records(run.id)}
+    if done:
+        say(f"{count_noun(len(done), 'record')} of run {run.id} measured already")
+    return RunRecorder(store, run, on_record, begun=True), done

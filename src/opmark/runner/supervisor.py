@@ -39,6 +39,9 @@ T = TypeVar("T")
 class WorkerPool:
     """Workers that are started while the parent still plans the run: frameworks are slow to import."""
 
+    keeps = False
+    """Whether a worker that has done its tasks waits for others."""
+
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, int, str | None, Resources | None], WorkerProcess] = {}
 
@@ -72,8 +75,12 @@ class WorkerPool:
         limit: str | None,
         resources: Resources | None = None,
     ) -> None:
-        """Take a worker that has done its tasks: end it."""
-        worker.close()
+        """Take a worker that has done its tasks: end it, or keep it where the pool does."""
+        key = (info.name, threads, limit, resources)
+        if not self.keeps or worker.died("waiting for a task") or key in self._waiting:
+            worker.close()
+        else:
+            self._waiting[key] = worker
 
     def close(self) -> None:
         """End the workers that nobody has taken."""
@@ -84,24 +91,12 @@ class WorkerPool:
 class KeptWorkers(WorkerPool):
     """Workers that go on with further tasks: so one process has all cases of a round, though they come in parts."""
 
+    keeps = True
+
     @property
     def count(self) -> int:
         """Number of idle workers."""
         return len(self._waiting)
-
-    def give_back(
-        self,
-        worker: WorkerProcess,
-        info: BackendInfo,
-        threads: int,
-        limit: str | None,
-        resources: Resources | None = None,
-    ) -> None:
-        key = (info.name, threads, limit, resources)
-        if worker.died("waiting for a task") or key in self._waiting:
-            worker.close()
-        else:
-            self._waiting[key] = worker
 
 
 def _ignore(_: object) -> None:

@@ -37,6 +37,11 @@ DEFAULT_TIMEOUT = 60.0
 DEFAULT_COMPILE_TIMEOUT = 300.0
 DEFAULT_RETRIES = 3
 
+SECONDS = "seconds"
+"""Unit of an option that is a duration."""
+_DURATIONS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+"""Seconds of each unit."""
+
 _Number = TypeVar("_Number", int, float)
 PathLike: TypeAlias = str | os.PathLike[str]
 Names: TypeAlias = str | Sequence[str]
@@ -45,7 +50,7 @@ Numbers: TypeAlias = int | Sequence[int]
 Rates: TypeAlias = float | Sequence[float]
 Source: TypeAlias = str | os.PathLike[str] | Workload | Mapping[str, Any]
 """A workload: a file or a folder, an object made in code, or the content of a file as data."""
-Form = Literal["plain", "names", "numbers", "rates", "texts", "path", "params", "yaml", "share"]
+Form = Literal["plain", "names", "numbers", "rates", "texts", "path", "params", "yaml", "share", "duration"]
 """How the text of the command line becomes the value of the field."""
 
 
@@ -162,19 +167,46 @@ def options_of(request: Any) -> Mapping[str, OptionField]:
             members = get_args(kind) if isinstance(kind, UnionType) else (kind,)
             several = any(get_origin(member) is Sequence for member in members)
             lists: Form = "numbers" if int in members else "rates" if float in members else "names"
-            form: Form = option.form or (lists if several else "plain")
+            usual: Form = "duration" if option.unit == SECONDS else lists if several else "plain"
+            form: Form = option.form or usual
             flag = option.flags[-1] if option.flags else f"--{one.name.replace('_', '-')}"
             found[one.name] = OptionField(one.name, kind, members, one.default, option, form, flag)
     return found
 
 
+def read_duration(text: str, flag: str = "") -> float:
+    """Return the seconds of a duration such as 90, 90s, 10m or 2h."""
+    unit = re.sub(r"^.*?([a-z]*)$", r"\1", text.strip(), flags=re.ASCII)
+    try:
+        return float(text.strip().removesuffix(unit)) * _DURATIONS[unit]
+    except (KeyError, ValueError):
+        pass
+    try:
+        return float(text)  # `inf` and `nan`, which a range refuses in its own words
+    except ValueError:
+        raise InvalidParameter(
+            f"{flag}{': ' * bool(flag)}expected a duration, got `{text}`", f"as in {flag or '90'} 90s, 10m or 2h"
+        ) from None
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as people type it."""
+    unit = next((unit for unit in ("h", "m") if seconds >= _DURATIONS[unit] and not seconds % _DURATIONS[unit]), "s")
+    return f"{seconds / _DURATIONS[unit]:g}{unit}"
+
+
 class OptionSet:
-    """The base of classes of options: a value that is not allowed is refused when the object is made."""
+    """The base of classes of options: a value that is not allowed is refused when the object is made. Durations may be
+    texts: they become seconds."""
 
     def __post_init__(self) -> None:
         request: Any = type(self)  # mypy holds that a class is not hashable
         for name, found in options_of(request).items():
-            found.check(getattr(self, name))
+            value = getattr(self, name)
+            if found.form == "duration" and isinstance(value, str):
+                value = read_duration(value, found.flag)
+                object.__setattr__(self, name, value)  # the class is frozen
+            found.check(value)
         for one in dataclasses.fields(request):
             if one.name not in options_of(request):
                 check_type(one.name, getattr(self, one.name), one.type)
@@ -306,13 +338,11 @@ class MeasureOptions(OptionSet):
     ] = None  # fmt: skip
     min_time: Annotated[
         float | None,
-        Option(
-            "Seconds to sample at least. [default: by effort]", above=0, most=LONGEST, unit="seconds", example="0.1"
-        ),
+        Option("Seconds to sample at least. [default: by effort]", above=0, most=LONGEST, unit=SECONDS, example="0.1"),
     ] = None
     max_time: Annotated[
         float | None,
-        Option("Seconds to sample at most. [default: by effort]", above=0, most=LONGEST, unit="seconds", example="2"),
+        Option("Seconds to sample at most. [default: by effort]", above=0, most=LONGEST, unit=SECONDS, example="2"),
     ] = None
     min_samples: Annotated[
         int | None, Option("Samples to take at least. [default: by effort]", least=1, most=MOST_SAMPLES, example="30")
@@ -363,7 +393,7 @@ class MeasureOptions(OptionSet):
     request_timeout: Annotated[
         float | None,
         Option("Seconds after which a request counts as hanging. [default: 30]", above=0, most=LONGEST,
-               unit="seconds", example="30"),
+               unit=SECONDS, example="30"),
     ] = None  # fmt: skip
     seed: Annotated[int, Option("Seed of the input data.", least=0, most=MOST_SEED, example="1")] = 0
     verify: Annotated[bool, Option("Check results before timing.")] = True
@@ -374,10 +404,10 @@ class MeasureOptions(OptionSet):
                "model:FILE.xla without compiling.", form="path"),
     ] = None  # fmt: skip
     timeout: Annotated[
-        float, Option("Seconds that a task may take.", above=0, most=LONGEST, unit="seconds", example="60")
+        float, Option("Seconds that a task may take.", above=0, most=LONGEST, unit=SECONDS, example="60")
     ] = DEFAULT_TIMEOUT
     compile_timeout: Annotated[
-        float, Option("Seconds that compiling may take.", above=0, most=LONGEST, unit="seconds", example="300")
+        float, Option("Seconds that compiling may take.", above=0, most=LONGEST, unit=SECONDS, example="300")
     ] = DEFAULT_COMPILE_TIMEOUT
     data_choice: DataChoice | None = None
     """Labelled data to evaluate the accuracy on, in place of measuring: `opmark evaluate`."""
@@ -414,7 +444,7 @@ class ExecutorOptions(OptionSet):
     wait: Annotated[
         float,
         Option("Seconds to wait while no node takes work; what is left is then done by --resume.", least=0,
-               most=LONGEST, unit="seconds", example="600"),
+               most=LONGEST, unit=SECONDS, example="600"),
     ] = 600.0  # fmt: skip
 
     def __post_init__(self) -> None:

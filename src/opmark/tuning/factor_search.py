@@ -91,6 +91,8 @@ class _FactorSearch:
         self.pool = KeptWorkers()
         self.workers = _with_pool(options.workers, self.pool)
         self.refused: dict[str, list[str]] = {}
+        self.longest = 0.0
+        """Seconds of the longest task: none is begun that would not be done before the deadline."""
         self.began = options.clock()
         self.first_deadline = self.began + (options.deadline - self.began) / options.processes
         """Every process gets its share of the budget, and the first one says how many points there are."""
@@ -241,7 +243,8 @@ class _FactorSearch:
         points = len(self.found.tasks) if process else options.points
         for _, group in groupby(left, key=_worker_key):
             for task in group:
-                if options.clock() > deadline and self.times:
+                began = options.clock()
+                if (began > deadline or began + self.longest > options.deadline) and self.times:
                     self._note_budget(process)
                     break
                 number = len(self.found.records) + len(known) + len(made) + 1
@@ -250,6 +253,7 @@ class _FactorSearch:
                 for record in run_plan(Plan((task,), ()), self.workers, retries=options.retries):
                     options.add(record)
                     made.append(record)
+                self.longest = max(self.longest, options.clock() - began)
             self._limit_workers()
         self.found.records += [*known, *made]
         return [*known, *made]

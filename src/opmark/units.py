@@ -29,6 +29,12 @@ def joules(value: float, digits: int = 3) -> str:
     return f"{significant(value / scale, digits)} {unit}"
 
 
+def energy_delay(value: float, digits: int = 3) -> str:
+    """Return an energy-delay product in joule-seconds."""
+    scale, unit = small_unit(value, "J s")
+    return f"{significant(value / scale, digits)} {unit}"
+
+
 def seconds_unit(value: float) -> tuple[float, str]:
     """Return the unit in which a duration reads best: its size in seconds and its name."""
     return small_unit(value, "s")

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from rich.console import Console
 
 torch = pytest.importorskip("torch")
 
@@ -19,13 +20,14 @@ from opmark.analysis.rows import RunView  # noqa: E402
 from opmark.api.items import view_stored_run  # noqa: E402
 from opmark.api.program_times import case_of_call  # noqa: E402
 from opmark.api.result import open_store  # noqa: E402
-from opmark.api.schedule import Scheduling  # noqa: E402
+from opmark.api.schedule import Scheduling, joules_of, schedule_view  # noqa: E402
 from opmark.errors import UserError  # noqa: E402
 from opmark.models.execution import original  # noqa: E402
 from opmark.models.family import source_of  # noqa: E402
 from opmark.prediction.predictor import Predictor, shipped  # noqa: E402
 from opmark.report.charts.schedule import schedules  # noqa: E402
 from opmark.report.charts.svg.picture import svg  # noqa: E402
+from opmark.report.console.schedule import print_schedule  # noqa: E402
 from opmark.schema.corun import CorunMember, CorunRatio  # noqa: E402
 from opmark.schema.schedule import SCHEDULE  # noqa: E402
 from opmark.store.runs import find_run  # noqa: E402
@@ -207,6 +209,26 @@ def test_what_cannot_be_predicted_is_measured_here_and_refused_elsewhere(monkeyp
     with pytest.raises(UserError, match="cannot be predicted on Tesla T4: linear: nothing was learnt") as refused:
         opmark.schedule(MODEL, params=SMALL, predict="T4")
     assert "--times FILE" in str(refused.value.hint)
+
+
+def test_energy_is_predicted_for_every_schedule_and_read_from_records(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times, energy = OneChip(), OneChip()
+    energy.predictor.quantity = "energy"
+    monkeypatch.setattr("opmark.api.schedule.find_predictor", lambda *given: (energy if "energy" in given else times)())
+    found = opmark.schedule("model:two-towers", size="typical", predict="T4,V100", far=True)
+    view = schedule_view(found)
+    for one in view["predictions"]:
+        assert one["joules"] > 0
+        assert one["energy_delay"] == pytest.approx(one["joules"] * one["seconds"])
+    print_schedule(view, Console(width=200))
+    assert "energy × delay" in capsys.readouterr().out
+    done = opmark.run(["matmul"], backend="null-device", quantity="energy", samples=3, warmup=0, db=":memory:")
+    joules = joules_of(done.records)
+    assert joules is not None
+    assert joules > 0
+    assert joules_of([]) is None
 
 
 def test_slowdowns_of_stored_co_runs_stand_in_for_timing_stages(

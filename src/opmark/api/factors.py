@@ -154,7 +154,7 @@ def _base_task(request: FactorsRequest, case: Case, info: BackendInfo) -> Task:
     settings = settings_for(MeasureOptions(**values, processes=1))[0]
     usual = "latency" if info.device in ("cpu", "none") else "device_time" if info.device == "cuda" else ""
     quantities = settings.quantities or ((usual,) if usual else ())
-    if not settings.quantities and quantities and _counts_energy(info):
+    if not settings.quantities and quantities and counts_energy(info):
         quantities = (*quantities, "energy")
     caches = settings.caches[:1] or (("warm",) if info.device != "cpu" else ())
     settings = replace(settings, quantities=quantities if not settings.load else (), caches=caches)
@@ -167,7 +167,7 @@ def _base_task(request: FactorsRequest, case: Case, info: BackendInfo) -> Task:
     return Task(case, info.name, tunable[0].implementation.label, settings)
 
 
-def _counts_energy(info: BackendInfo) -> bool:
+def counts_energy(info: BackendInfo) -> bool:
     """Whether a sensor counts the energy of the device, as far as can be told without starting the backend."""
     if info.device == "cpu":
         sensors = CpuSensors.detect()

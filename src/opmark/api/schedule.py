@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from dataclasses import replace as replace_fields
 from functools import cache
 from itertools import permutations
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from opmark.analysis.corun import stored_slowdowns
 from opmark.api.ab import measure_sides
 from opmark.api.extract import describe_case, model_case
+from opmark.api.factors import counts_energy
 from opmark.api.predict import find_predictor
 from opmark.api.program_times import ENDS, HERE, End, ProgramTimes, case_of_call, name_unknown, predict_program
 from opmark.api.requests import ScheduleRequest, TurnOptions, keywords_of
@@ -32,6 +33,7 @@ from opmark.plugin.registry import operator as find_operator
 from opmark.prediction.device_table import DeviceTable, TableOperator, device_times, read_tables, write_table
 from opmark.prediction.equilibrium import DeviceTimes
 from opmark.prediction.optimum import MOST_UNITS, why_no_solver
+from opmark.prediction.predictor import ENERGY
 from opmark.prediction.scheduling import (
     DeviceSchedules,
     PredictedSchedule,
@@ -48,11 +50,12 @@ from opmark.runner.executors.base import LocalExecutor
 from opmark.runner.guests.placement import why_missing
 from opmark.runner.plan import default_threads
 from opmark.runner.worker_process import environ_for
-from opmark.schema import Case, Entry, Task
+from opmark.schema import Case, Entry, Record, Task
 from opmark.schema.case import MODEL_PREFIX, TRACE_PREFIX
 from opmark.schema.comparison import Pairing
 from opmark.schema.messages import Side
 from opmark.schema.options import StoreOptions, split_names
+from opmark.schema.record import COUNTED
 from opmark.schema.schedule import (
     SCHEDULE,
     SCHEDULED,
@@ -68,6 +71,7 @@ from opmark.schema.schedule import (
     read_schedule,
     sequential,
 )
+from opmark.stats import geometric_mean
 from opmark.traces.schedule_question import ProgramProcess
 from opmark.tuning.database import with_configuration
 from opmark.units import count_noun
@@ -128,6 +132,8 @@ class Scheduling:
     """Names of the lanes of the timeline."""
     runs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    joules: tuple[float | None, float | None] = (None, None)
+    """Measured energy of a call of what it is held against, and of the chosen schedule; None without a sensor."""
     slowdown: float | None = None
     """How much longer stages with lanes took than their longest lane alone."""
 
@@ -200,21 +206,32 @@ def schedule_request(request: ScheduleRequest) -> Scheduling:
 
 def schedule_view(found: Scheduling) -> dict[str, Any]:
     """Return a scheduling as plain data, as `--json` prints it."""
+    pair = found.compared
     return {
         "program": found.program, "params": found.params, "backend": found.backend, "threads": found.threads,
         "units": list(found.units), "lanes": list(found.lanes),
         "predictions": [
             {"method": one.method, "seconds": one.seconds, "low": one.low, "high": one.high, "note": one.note,
+             "joules": one.joules, "energy_delay": one.joules * one.seconds if one.joules is not None else None,
              "schedule": msgspec.to_builtins(one.schedule)}
             for one in found.predictions
         ],
         "chosen": found.chosen.method, "predicted": found.chosen.seconds, "measured": found.measured,
         "error": found.error, "anarchy": found.devices.anarchy if found.devices else None,
+        "energy": {"against": _energy(found.joules[0], pair.a if pair else None),
+                   "chosen": _energy(found.joules[1], found.measured)},
         "slowdown": found.slowdown, "against": found.against, "compared": msgspec.to_builtins(found.compared),
         "timeline": {"predicted": msgspec.to_builtins(found.chosen.timeline),
                      "measured": msgspec.to_builtins(found.timeline)},
         "runs": list(found.runs), "notes": list(found.notes),
     }  # fmt: skip
+
+
+def _energy(joules: float | None, seconds: float | None) -> dict[str, float] | None:
+    """Return joules and energy-delay product of a call; None where one of them was not measured."""
+    if joules is None or seconds is None:
+        return None
+    return {"joules": joules, "energy_delay": joules * seconds}
 
 
 def read_saved(path: Path) -> SavedSchedule:
@@ -490,6 +507,8 @@ class _ProgramScheduling:
         search = StageSearch(units, graph.digest, resources, time, budget)
         predictions = list(search.find())
         if predicted is not None and model is not None:
+            joules = self._predict_joules(cast("DescribedProgram", program), "here")
+            predictions = [replace_fields(one, joules=sum(joules) if joules else None) for one in predictions]
             if not request.slowdowns:
                 self.notes.append("operators are taken not to slow each other down: --slowdowns says what is known")
             low, high = (
@@ -514,6 +533,16 @@ class _ProgramScheduling:
         return predict_program(
             program, chip, find_predictor(self.info.name if here else None, chip), far=self.request.far
         )
+
+    def _predict_joules(self, program: DescribedProgram, chip: str) -> list[float] | None:
+        """Return the energy of each operator; None where no model has learnt it, or all of them."""
+        here = chip.casefold() in HERE
+        try:
+            predictor = find_predictor(self.info.name if here else None, chip, None, ENERGY)
+        except UserError:
+            return None
+        found = predict_program(program, chip, predictor, far=self.request.far)
+        return None if found.unknown else found.seconds()
 
     def _note_unknown(self, times: ProgramTimes, graph: OperatorGraph) -> None:
         many = count_noun(len(times.unknown), "operator")
@@ -600,7 +629,9 @@ class _ProgramScheduling:
         notes = ["predicted, not run: these chips are not here"]
         if len(columns) > 1:
             notes.append("transfers between chips cost nothing here: write a table with --times FILE, and add them")
-        return _schedule_table(table, table.devices, request.method, self.case.op, notes)
+        found = _schedule_table(table, table.devices, request.method, self.case.op, notes)
+        energies = [self._predict_joules(program, name) for name in split_names(request.predict)]
+        return _with_joules(found, table, energies)
 
     def _why_no_optimum(self, units: UnitGraph, resources: SharedResources) -> str:
         if not resources.intra:
@@ -663,8 +694,10 @@ class _ProgramScheduling:
             Side(found.chosen.method, self.info.name, threads, implementation=SCHEDULED),
         )
 
+        quantities = ("latency", ENERGY) if counts_energy(self.info) else ("latency",)
+
         def configure(side: Side, task: Task) -> Task:
-            settings = replace(task.settings, caches=("warm",), quantities=("latency",))
+            settings = replace(task.settings, caches=("warm",), quantities=quantities)
             task = replace(task, settings=settings)
             chosen = schedules["a" if side is sides[0] else "b"]
             return with_configuration(task, {SCHEDULE: chosen.encode()}, SCHEDULED) if chosen else task
@@ -677,8 +710,13 @@ class _ProgramScheduling:
             *sides, [self.case], options, keep,
             on_turn=request.on_turn, say=request.say, configure=configure,
         )  # fmt: skip
-        pair = compared.pairs[0] if compared.pairs else None
-        return replace_fields(found, compared=pair, against=against, runs=compared.runs)
+        pair = next((one for one in compared.pairs if one.quantity != ENERGY), None)
+        joules: tuple[float | None, float | None] = (None, None)
+        if ENERGY in quantities:
+            with existing_store(request.db) as store:
+                assert store is not None
+                joules = tuple(joules_of(store.records(run)) for run in compared.runs[:2])  # type: ignore[assignment]
+        return replace_fields(found, compared=pair, against=against, runs=compared.runs, joules=joules)
 
 
 def _table(program: str, graph: OperatorGraph, seconds: Mapping[str, Sequence[float]]) -> DeviceTable:
@@ -695,6 +733,13 @@ def _table(program: str, graph: OperatorGraph, seconds: Mapping[str, Sequence[fl
     )  # fmt: skip
 
 
+def joules_of(records: Iterable[Record]) -> float | None:
+    """Return the energy of a call: the geometric mean of the medians of processes; None where nothing counted it."""
+    found = [one.measurement(ENERGY) for one in records if one.status in COUNTED]
+    medians = [median(one.samples) for one in found if one and one.samples]
+    return geometric_mean(medians) if medians else None
+
+
 def _mixed(
     predicted: ProgramTimes | None, measured: ProfiledProgram | None, share: float, end: End = "seconds"
 ) -> list[float]:
@@ -707,6 +752,27 @@ def _mixed(
         for number in predicted.unknown:
             times[number] = measured.seconds[number]
     return times
+
+
+def _with_joules(found: Scheduling, table: DeviceTable, energies: Sequence[list[float] | None]) -> Scheduling:
+    """Return a scheduling over chips with the energy of its schedules: that of each unit on its chip, added up."""
+    assert found.devices is not None
+    units, _ = device_times(table, table.devices)
+    alone = found.devices.alone
+
+    def joules(one: PredictedSchedule) -> float | None:
+        everywhere = table.devices.index(min(alone, key=lambda name: alone[name])) if alone else 0
+        places = {placed.unit: placed.lane for placed in one.timeline}
+        total = 0.0
+        for unit, members in enumerate(units.members):
+            own = energies[places.get(unit, everywhere)]
+            if own is None:
+                return None
+            total += sum(own[member] for member in members)
+        return total
+
+    known = {id(one): replace_fields(one, joules=joules(one)) for one in found.predictions}
+    return replace_fields(found, predictions=tuple(known.values()), chosen=known[id(found.chosen)])
 
 
 def _makespan(schedule: Schedule | None, model: StageModel) -> float | None:

@@ -51,6 +51,8 @@ class PredictedSchedule:
     """None where nothing here can run it."""
     timeline: tuple[PlacedUnit, ...] = ()
     note: str = ""
+    joules: float | None = None
+    """Predicted energy; None where no model has learnt it."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from opmark.report.console.table import print_rows
-from opmark.units import change, seconds, significant
+from opmark.units import change, energy_delay, joules, seconds, significant
 
 _WIDTH = 60
 _MOST_UNITS = 30
@@ -21,8 +21,12 @@ def print_schedule(view: Mapping[str, Any], console: Console) -> None:
         interval = f"{seconds(one['low'])} – {seconds(one['high'])}" if one["low"] is not None else ""
         gain = f"{significant(plain / one['seconds'], 3)}x" if plain else ""
         mark = "chosen" if one["method"] == view["chosen"] else ""
-        rows.append([one["method"], seconds(one["seconds"]), interval, gain, mark, one["note"]])
-    print_rows(("schedule", "predicted", "interval", "speedup", "", "note"), rows, console, 1, left=("", "note"))
+        spent = [joules(one["joules"]), energy_delay(one["energy_delay"])] if one["joules"] is not None else ["", ""]
+        rows.append([one["method"], seconds(one["seconds"]), interval, *spent, gain, mark, one["note"]])
+    heads: tuple[str, ...] = ("schedule", "predicted", "interval", "energy", "energy × delay", "speedup", "", "note")
+    if all(one["joules"] is None for one in view["predictions"]):
+        rows, heads = [[*row[:3], *row[5:]] for row in rows], (*heads[:3], *heads[5:])
+    print_rows(heads, rows, console, 1, left=("", "note"))
     if view["anarchy"] is not None:
         console.print(f"price of anarchy: {significant(view['anarchy'], 4)}", highlight=False)
     print_timeline(view, console)
@@ -34,6 +38,10 @@ def print_schedule(view: Mapping[str, Any], console: Console) -> None:
             highlight=False,
         )
         console.print(_verdict(view, pair), highlight=False)
+        for name, spent in ((view["chosen"], view["energy"]["chosen"]), (view["against"], view["energy"]["against"])):
+            if spent:
+                product = energy_delay(spent["energy_delay"])
+                console.print(f"energy of {name}: {joules(spent['joules'])} a call, {product}", highlight=False)
     elif view["compared"] is not None:
         console.print(f"not measured: {view['compared']['note']}", highlight=False)
 

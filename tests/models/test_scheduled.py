@@ -334,3 +334,74 @@ def test_a_captured_graph_copies_its_inputs_and_repeats(monkeypatch: pytest.Monk
     captured(torch.ones(1, 4))
     assert done == ["capture", "replay"]
     assert torch.equal(captured._inputs[0], torch.ones(1, 4))
+
+
+def on_devices(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
+    """Give every lane a device, in turns."""
+    stages = tuple(
+        ScheduleStage(tuple(
+            Lane(lane.units, lane.threads, names[place % len(names)]) for place, lane in enumerate(stage.lanes)
+        )) for stage in schedule.stages
+    )  # fmt: skip
+    return Schedule(schedule.digest, schedule.threads, schedule.units, stages)
+
+
+class Towers(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right, self.out = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(16, 4)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        rows = torch.arange(x.shape[0], device=x.device).unsqueeze(1)
+        return self.out(torch.cat((self.left(x).relu() + rows, self.right(y).tanh()), -1))
+
+
+class Elsewhere:
+    """Stands in for a second device: what is copied there is another tensor, and what was not copied is noticed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.places: dict[int, str] = {}
+        self.kept: list[Any] = []
+        self.copies: list[str] = []
+        self.waited: list[str] = []
+        monkeypatch.setattr("opmark.models.scheduled.copy_to", self.copy)
+        monkeypatch.setattr(torch, "get_device_module", lambda name: SimpleNamespace(
+            synchronize=lambda: self.waited.append(name)))  # fmt: skip
+        monkeypatch.setattr("opmark.models.scheduled.device_of", lambda name: torch.device("cpu"))
+
+    def copy(self, tensor: Any, device: str) -> Any:
+        if self.places.get(id(tensor), "cpu") == device:
+            return tensor
+        made = tensor.clone()
+        self.places[id(made)] = device
+        self.kept.append(made)
+        self.copies.append(device)
+        return made
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_lanes_on_two_devices_give_the_results_of_the_module(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, given = Towers(), (torch.rand(3, 8), torch.rand(3, 8))
+    program = program_of(module, *given)
+    schedule = on_devices(random_schedule(program, random.Random(seed)), ("cpu", "npu"))
+    with torch.no_grad():
+        expected = module(*given)
+    elsewhere = Elsewhere(monkeypatch)
+    with ScheduleRunner(program, schedule) as scheduled:
+        assert scheduled.on_threads
+        torch.testing.assert_close(scheduled(*given), expected)
+        weights = len(elsewhere.copies)
+        torch.testing.assert_close(scheduled(*given), expected)
+        assert len(elsewhere.copies) - weights <= weights  # weights were copied once
+    if schedule.width > 1:
+        assert "npu" in elsewhere.copies
+        assert set(elsewhere.waited) == {"npu"}
+
+
+def test_a_change_in_place_that_another_device_would_not_see_is_refused() -> None:
+    program = program_of(Branches(), torch.rand(3, 8), torch.rand(3, 8))
+    graph = program.graph()
+    units = tuple((number,) for number in range(len(graph.operators)))
+    stages = tuple(ScheduleStage((Lane((unit,), (1,), ("cpu", "npu")[unit % 2]),)) for unit in range(len(units)))
+    with pytest.raises(UserError, match="changes memory in place that operators on cpu and npu use"):
+        ScheduleRunner(program, Schedule(graph.digest, 1, units, stages))

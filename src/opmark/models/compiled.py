@@ -78,6 +78,6 @@ def compile_schedule(
         raise UserError(error.message, error.hint) from None
     scheduled = ScheduleRunner(program, schedule, device)
     call: Any = scheduled
-    if torch.device(device).type == "cuda":
+    if not scheduled.on_threads:
         call = CapturedSchedule(scheduled, given)
     return CompiledSchedule(call, scheduled, dict(specs), device)

@@ -22,6 +22,7 @@ from opmark.schema.schedule import (
     PlacedUnit,
     Schedule,
     check_schedule,
+    lanes_of,
     read_schedule,
     unit_needs,
     whole_program,
@@ -33,9 +34,12 @@ _WARM_UP = 3
 Values = list[Any]
 
 
-def compile_units(program: GraphProgram, schedule: Schedule) -> list[Callable[[Values], None]]:
+def compile_units(
+    program: GraphProgram, schedule: Schedule, places: Sequence[_Place | None] = ()
+) -> list[Callable[[Values], None]]:
     """Return a Python function for each unit: a line per call. Values that only the unit uses are local variables,
-    deleted after their last use; the others lie in a list that all units share."""
+    deleted after their last use; the others lie in a list that all units share. A unit with a place has what it takes
+    copied there."""
     users: dict[int, set[int]] = {}
     for unit, members in enumerate(schedule.units):
         for number in members:
@@ -44,9 +48,42 @@ def compile_units(program: GraphProgram, schedule: Schedule) -> list[Callable[[V
     shared = {slot for slot, units in users.items() if len(units) > 1} | set(program.outputs)
     shared |= set(program.inputs) | set(program.given)
     return [
-        _UnitWriter(f"unit{unit}", [program.calls[number] for number in members], program.given, shared).compile()
+        _UnitWriter(
+            f"unit{unit}", [program.calls[number] for number in members], program.given, shared,
+            places[unit] if places else None,
+        ).compile()
         for unit, members in enumerate(schedule.units)
-    ]
+    ]  # fmt: skip
+
+
+class _Place:
+    """A device of a lane of its own: what a unit there takes is copied to it, weights once."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._weights: dict[int, Any] = {}
+
+    def move(self, value: Any) -> Any:
+        """Return a value on this device: itself where it is there already."""
+        return copy_to(value, self.name) if isinstance(value, torch.Tensor) else value
+
+    def weight(self, value: Any) -> Any:
+        if id(value) not in self._weights:
+            self._weights[id(value)] = self.move(value)
+        return self._weights[id(value)]
+
+    def wait(self) -> None:
+        """Wait until the device has done what was launched."""
+        if self.name != "cpu":
+            torch.get_device_module(self.name).synchronize()
+
+
+def device_of(name: str) -> Any:
+    return torch.device(name)
+
+
+def copy_to(tensor: Any, device: str) -> Any:
+    return tensor.to(device_of(device))
 
 
 def first_values(program: GraphProgram, inputs: Sequence[Any]) -> Values:
@@ -62,8 +99,10 @@ def first_values(program: GraphProgram, inputs: Sequence[Any]) -> Values:
 class _UnitWriter:
     """Writes the source of one unit. No text of a program gets into it: functions and constants have numbered names."""
 
-    def __init__(self, name: str, calls: Sequence[GraphCall], given: dict[int, Any], shared: set[int]) -> None:
-        self.name, self.calls, self.given, self.shared = name, calls, given, shared
+    def __init__(
+        self, name: str, calls: Sequence[GraphCall], given: dict[int, Any], shared: set[int], place: _Place | None
+    ) -> None:
+        self.name, self.calls, self.given, self.shared, self.place = name, calls, given, shared, place
         self.names: dict[str, Any] = {}
         self.known: dict[int, str] = {}
 
@@ -73,7 +112,9 @@ class _UnitWriter:
         lines = [f"def {self.name}(values):"]
         for number, call in enumerate(self.calls):
             for slot in sorted(call.inputs() - made - set(self.given)):
-                lines.append(f"    v{slot} = values[{slot}]")
+                taken = f"values[{slot}]"
+                moved = f"{self._constant(self.place.move, 'm')}({taken})" if self.place else taken
+                lines.append(f"    v{slot} = {moved}")
                 made.add(slot)
             args = [self._text(one) for one in call.args]
             args += [f"{name}={self._text(one)}" for name, one in call.kwargs.items()]
@@ -93,12 +134,15 @@ class _UnitWriter:
     def _text(self, value: Any) -> str:
         if isinstance(value, Slot):
             if value.number in self.given:
-                return self._constant(self.given[value.number], "w")
+                weight = self.given[value.number]
+                return self._constant(self.place.weight(weight) if self.place else weight, "w")
             return f"v{value.number}"
         if isinstance(value, list | tuple) and any(True for _ in slots_in(value)):
             return f"[{', '.join(self._text(one) for one in value)}]"
         if value is None or isinstance(value, bool | int):
             return repr(value)
+        if self.place and isinstance(value, torch.device):
+            value = device_of(self.place.name)
         return self._constant(value, "c")
 
     def _constant(self, value: Any, letter: str) -> str:
@@ -126,6 +170,7 @@ class _Item:
     waits: list[Any]
     """What it waits for: a lock of each unit of another lane of this stage, or an event of a stream."""
     tells: list[Any]
+    place: _Place | None = None
 
 
 @dataclass
@@ -145,25 +190,63 @@ class ScheduleRunner:
     def __init__(self, program: GraphProgram, schedule: Schedule, device: str = "cpu") -> None:
         check_schedule(schedule, program.graph())
         self.program, self.schedule, self.device = program, schedule, torch.device(device)
+        self._places = self._find_places()
         self._stages = self._make_stages()
         self._lanes: list[_LaneThread] = []
         self._streams: list[Any] = []
         self._busy = threading.Lock()
-        if self.device.type == "cpu":
+        if self.on_threads:
             self._lanes = [_LaneThread(number) for number in range(1, schedule.width)]
         else:
             module = torch.get_device_module(self.device)
             self._streams = [module.Stream() for _ in range(schedule.width)]
 
+    @property
+    def on_threads(self) -> bool:
+        """Whether lanes are threads: on a CPU, and where lanes have devices of their own."""
+        return self.device.type == "cpu" or bool(self._places)
+
+    def _find_places(self) -> list[_Place | None]:
+        """Return the device of each unit; nothing where all units share one."""
+        names = [""] * len(self.schedule.units)
+        for _, _, lane in lanes_of(self.schedule):
+            for unit in lane.units:
+                names[unit] = device_kind(lane.device) or self.device.type
+        if set(names) <= {self.device.type}:
+            return []
+        self._refuse_shared_writes(names)
+        places = {name: _Place(name) for name in names}
+        return [places[name] for name in names]
+
+    def _refuse_shared_writes(self, names: Sequence[str]) -> None:
+        """Raise UserError where a call changes memory in place that another device uses too: a copy would not
+        change."""
+        users: dict[Any, set[str]] = {}
+        written: dict[Any, str] = {}
+        for unit, members in enumerate(self.schedule.units):
+            for number in members:
+                call = self.program.calls[number]
+                for memory in call.reads | call.writes:
+                    users.setdefault(memory, set()).add(names[unit])
+                written |= dict.fromkeys(call.writes, call.name)
+        outside = {("input", place) for place in range(len(self.program.inputs))}
+        for memory, name in written.items():
+            own = isinstance(memory, tuple) and (memory in outside or memory[0] == "given")
+            if len(users[memory] | ({self.device.type} if own else set())) > 1:
+                raise UserError(
+                    f"{name} changes memory in place that operators on {' and '.join(sorted(users[memory]))} use",
+                    "a schedule over devices copies what crosses from one to the other: run it on one device",
+                )
+
     def _make_stages(self) -> list[_StageItems]:
         schedule = self.schedule
-        functions = compile_units(self.program, schedule)
+        functions = compile_units(self.program, schedule, self._places)
         needs = unit_needs(schedule.units, self.program.graph().needs)
         stages = []
         for stage in schedule.stages:
             place = {unit: number for number, lane in enumerate(stage.lanes) for unit in lane.units}
             items = {
-                unit: _Item(functions[unit], count, [], [])
+                unit: _Item(functions[unit], count, [], [], self._places[unit] if self._places else None)
                 for lane in stage.lanes
                 for unit, count in zip(lane.units, lane.threads, strict=True)
             }
@@ -178,7 +261,7 @@ class ScheduleRunner:
         return stages
 
     def _new_sign(self) -> Any:
-        if self.device.type != "cpu":
+        if not self.on_threads:
             return torch.get_device_module(self.device).Event()
         sign = threading.Lock()
         sign.acquire()
@@ -210,7 +293,7 @@ class ScheduleRunner:
         marks: list[float] = []
         began = time.perf_counter()
         self.program.finish(self._run(inputs, marks))
-        if self.device.type == "cpu":
+        if self.on_threads:
             marks = [began, *marks[:-1], time.perf_counter()]  # what is done at the end belongs to the last stage
         return [end - start for start, end in pairwise(marks)]
 
@@ -245,7 +328,11 @@ class ScheduleRunner:
                     self._run_on_streams(values, marks)
                 else:
                     self._run_on_threads(values, marks)
-            return [values[slot] for slot in program.outputs]
+            found = [values[slot] for slot in program.outputs]
+            if self._places:
+                home = _Place(self.device.type)
+                found = [home.move(value) for value in found]
+            return found
         finally:
             self._busy.release()
 
@@ -351,6 +438,13 @@ def _run_items(items: Sequence[_Item], values: Values) -> None:
         item.run(values)
         for sign in item.tells:
             sign.release()
+    if items and items[-1].place:
+        items[-1].place.wait()
+
+
+def device_kind(name: str) -> str:
+    """Return the kind of device of a lane: `cpu` of `cpu:1 (2)`, which is a share of the cores."""
+    return name.partition(":")[0].partition(" ")[0]
 
 
 def _tell_all(items: Sequence[_Item]) -> None:
@@ -458,7 +552,7 @@ def schedule_launch(program: GraphProgram, configuration: dict[str, Any], inputs
         raise TaskError(f"the schedule is for {schedule.threads} threads, and torch has {torch.get_num_threads()} here")
     scheduled = ScheduleRunner(program, schedule, str(device))
     call: Any = scheduled
-    if torch.device(device).type == "cuda":
+    if not scheduled.on_threads:
         call = CapturedSchedule(scheduled, inputs, copy_inputs=False)
     kept = {id(one): one.nbytes for one in program.given.values() if isinstance(one, torch.Tensor)}
     return ScheduledCall(call, inputs, sum(kept.values()), schedule.described)

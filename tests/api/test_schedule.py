@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -24,13 +25,15 @@ from opmark.api.schedule import Scheduling, joules_of, schedule_view  # noqa: E4
 from opmark.errors import UserError  # noqa: E402
 from opmark.models.execution import original  # noqa: E402
 from opmark.models.family import source_of  # noqa: E402
+from opmark.plugin.registry import backend  # noqa: E402
 from opmark.prediction.predictor import Predictor, shipped  # noqa: E402
 from opmark.report.charts.schedule import schedules  # noqa: E402
 from opmark.report.charts.svg.picture import svg  # noqa: E402
 from opmark.report.console.schedule import print_schedule  # noqa: E402
 from opmark.schema.corun import CorunMember, CorunRatio  # noqa: E402
-from opmark.schema.schedule import SCHEDULE  # noqa: E402
+from opmark.schema.schedule import SCHEDULE, Schedule, ScheduleQuestion  # noqa: E402
 from opmark.store.runs import find_run  # noqa: E402
+from opmark.traces import schedule_child  # noqa: E402
 
 pytestmark = pytest.mark.tuning
 MODEL = "model:two-towers"
@@ -209,6 +212,67 @@ def test_what_cannot_be_predicted_is_measured_here_and_refused_elsewhere(monkeyp
     with pytest.raises(UserError, match="cannot be predicted on Tesla T4: linear: nothing was learnt") as refused:
         opmark.schedule(MODEL, params=SMALL, predict="T4")
     assert "--times FILE" in str(refused.value.hint)
+
+
+class InProcess:
+    """Stands in for the process of a program, so that the second device can be a stand-in too."""
+
+    def __init__(self, name: str, params: dict[str, Any], backend: str, threads: int, environ: object) -> None:
+        self.asked = name, params, "torch-cpu", threads
+
+    def __enter__(self) -> InProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def _ask(self, task: Any, **options: Any) -> Any:
+        return schedule_child.answer_question(msgspec.json.encode(ScheduleQuestion(task, *self.asked, **options)))
+
+    def profile(self) -> Any:
+        return self._ask("profile")
+
+    def time_schedules(self, schedules: list[Schedule], budget: float) -> Any:
+        return self._ask("time", schedules=schedules, budget=budget)
+
+    def transfers(self, devices: list[str]) -> Any:
+        return self._ask("transfer", devices=devices)
+
+
+def test_two_devices_of_this_machine_share_a_program_by_measured_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[str] = []
+
+    def copy(tensor: Any, device: str) -> Any:
+        copied.append(device)
+        return tensor.clone()
+
+    monkeypatch.setattr("opmark.models.scheduled.copy_to", copy)
+    monkeypatch.setattr("opmark.models.scheduled.device_of", lambda name: torch.device("cpu"))
+    monkeypatch.setattr(torch, "get_device_module", lambda name: SimpleNamespace(synchronize=lambda: None))
+    monkeypatch.setattr("opmark.api.schedule.ProgramProcess", InProcess)
+    monkeypatch.setattr(
+        "opmark.api.schedule.find_backend", lambda name: backend(name.replace("torch-npu", "torch-cpu"))
+    )
+    monkeypatch.setattr("opmark.prediction.units.make_units.__defaults__", (0.0, 9))
+    before = torch.get_num_threads()
+    try:
+        found = opmark.schedule(
+            MODEL, params=SMALL, on="cpu,npu", method="equilibrium", measure=False, search="0.2s", threads=2
+        )
+    finally:
+        torch.set_num_threads(before)
+    assert found.lanes == ("cpu", "npu")
+    assert {"cpu", "npu"} <= set(copied)
+    assert found.devices is not None
+    assert all(seconds > 0 for own in found.devices.times.transfers.values() for seconds in own.values())
+    assert found.sequential is not None
+    assert found.sequential.schedule is not None
+    assert found.chosen.schedule is not None
+    module, inputs = module_and_inputs()
+    with found.compile() as compiled, torch.no_grad():
+        torch.testing.assert_close(compiled(*inputs), module(*inputs))
+    with pytest.raises(UserError, match="schedules over two devices are made of measured times"):
+        opmark.schedule(MODEL, on="cpu,npu", predict="here")
 
 
 def test_energy_is_predicted_for_every_schedule_and_read_from_records(

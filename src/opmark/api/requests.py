@@ -386,7 +386,10 @@ class ScheduleRequest(OptionSet):
     size: Annotated[str, _MODEL_SIZE] = ""
     on: Annotated[
         Names,
-        Option("cpu or cuda; or resources that are not shared: cores, as in cpu:1,cpu:1, or devices of the tables."),
+        Option(
+            "cpu or cuda; or resources that are not shared: both of them (cpu,cuda), cores (cpu:1,cpu:1), or devices "
+            "of the tables."
+        ),
     ] = ()
     method: Annotated[
         str,

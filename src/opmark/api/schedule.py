@@ -30,7 +30,15 @@ from opmark.errors import InvalidFile, InvalidParameter, Unsupported, UserError
 from opmark.plugin import BackendInfo
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
-from opmark.prediction.device_table import DeviceTable, TableOperator, device_times, read_tables, write_table
+from opmark.prediction.device_table import (
+    DeviceTable,
+    DeviceTransfer,
+    TableOperator,
+    device_times,
+    read_tables,
+    unit_transfers,
+    write_table,
+)
 from opmark.prediction.equilibrium import DeviceTimes
 from opmark.prediction.optimum import MOST_UNITS, why_no_solver
 from opmark.prediction.predictor import ENERGY
@@ -371,7 +379,8 @@ class _ProgramScheduling:
             )
         if known is not None:
             _refuse_prediction(request, "a saved schedule was searched already")
-        self.shares = self._core_shares()
+        self.beside = self._devices_beside()
+        self.shares = [] if self.beside else self._core_shares()
         self.elsewhere = [name for name in split_names(request.predict) if name.casefold() not in HERE]
         if self.elsewhere and (request.save is not None or request.slowdowns or self.shares):
             raise InvalidParameter(
@@ -381,7 +390,11 @@ class _ProgramScheduling:
         self.case = self._find_case()
         self.info = self._find_backend()
         cpu = self.info.device == "cpu"
-        self.threads = request.threads or (known.schedule.threads if known and cpu else default_threads()) if cpu else 1
+        self.threads = (
+            request.threads or (known.schedule.threads if known and cpu else default_threads())
+            if cpu or self.beside
+            else 1
+        )
         if known is not None and known.schedule.threads != self.threads:
             raise UserError(
                 f"the schedule is for {count_noun(known.schedule.threads, 'thread')}, not {self.threads}",
@@ -397,7 +410,7 @@ class _ProgramScheduling:
                 found = self._of_saved(known) if known else self._search(process)
                 chosen = found.chosen.schedule
                 assert chosen is not None
-                timeline = tuple(process.trace(chosen)) if request.measure and cpu else ()
+                timeline = tuple(process.trace(chosen)) if request.measure and (cpu or self.beside) else ()
         except Unsupported as error:
             raise UserError(f"{describe_case(self.case)} cannot be scheduled: {error.message}", error.hint) from None
         found = replace_fields(found, timeline=timeline, notes=tuple(self.notes))
@@ -422,6 +435,20 @@ class _ProgramScheduling:
             raise UserError(f"{name}: no such schedule", f"a trace is named as trace:{name}")
         return model_case(name, request.params, request.size)
 
+    def _devices_beside(self) -> list[str]:
+        """Return the devices of this machine that `--on cpu,cuda` names; none where there is one, or shares of cores.
+
+        The other one than the processor is where the model lives."""
+        names = list(dict.fromkeys(split_names(self.request.on)))
+        if len(names) != 2 or any(":" in name for name in names) or "cpu" not in names:
+            return []
+        if self.request.predict or self.request.slowdowns:
+            raise InvalidParameter(
+                f"--on {','.join(names)}: schedules over two devices are made of measured times",
+                "leave --predict and --slowdowns out",
+            )
+        return names
+
     def _core_shares(self) -> list[int]:
         """Return the threads of each resource that `--on cpu:1,cpu:1` names; none where resources are shared."""
         names = split_names(self.request.on)
@@ -444,7 +471,7 @@ class _ProgramScheduling:
 
     def _find_backend(self) -> BackendInfo:
         names = split_names(self.request.on) or (["cpu"] if self.known is None else [self.known.backend])
-        name = "cpu" if self.shares else names[0]
+        name = "cpu" if self.shares else next((one for one in self.beside if one != "cpu"), names[0])
         info = find_backend(name if name.startswith("torch-") else f"torch-{name}")
         if missing := why_missing(info) or LocalExecutor().why_no_device(info.device):
             raise UserError(
@@ -502,6 +529,8 @@ class _ProgramScheduling:
                 alone = self._measured_units(units, graph, time_stages, resources, budget)
             slowdown = self._known_slowdowns(program, units, seconds) if request.slowdowns else _no_slowdown
             time = model = StageModel(alone, slowdown)
+        if self.beside:
+            return self._over_devices(process, graph, units, names, budget)
         if self.shares:
             return self._share_cores(graph, units, names, time, budget)
         search = StageSearch(units, graph.digest, resources, time, budget)
@@ -663,6 +692,32 @@ class _ProgramScheduling:
             if one.method != "sequential":
                 made = device_lanes(one.timeline, units, graph.digest, self.shares, self.threads, devices)
                 predictions.append(replace_fields(one, schedule=made))
+        chosen = _choose(predictions, self.request.method)
+        return self._result(names, tuple(predictions), chosen, devices=scheduled, lanes=tuple(devices))
+
+    def _over_devices(
+        self, process: ProgramProcess, graph: OperatorGraph, units: UnitGraph, names: tuple[str, ...], budget: float
+    ) -> Scheduling:
+        """Schedule over two devices of this machine, whose transfers are measured too."""
+        devices = self.beside
+        self.request.on_step(0, 0, f"every unit on {' and on '.join(devices)}")
+        threads = [self.threads if name == "cpu" else 1 for name in devices]
+        asked = [one_by_one(graph.digest, units.members, self.threads, count, name)
+                 for name, count in zip(devices, threads, strict=True)]  # fmt: skip
+        found = [[median(one[unit] for one in times.rounds) for unit in range(len(units))]
+                 for times in process.time_schedules(asked, budget)]  # fmt: skip
+        copies = {f"{one.source}>{one.target}": DeviceTransfer(one.seconds, one.bandwidth)
+                  for one in process.transfers(devices)}  # fmt: skip
+        rows = tuple(tuple(own[unit] for own in found) for unit in range(len(units)))
+        times = DeviceTimes(tuple(devices), rows, units.needs, unit_transfers(units, graph, devices, copies))
+        scheduled = schedule_devices(times)
+        self.notes += _device_notes(scheduled)
+        fastest = min(range(len(devices)), key=lambda one: sum(found[one]))
+        predictions = []
+        for one in _device_predictions(scheduled, times):
+            placed = one.timeline or tuple(PlacedUnit(unit, fastest, unit, unit) for unit in range(len(units)))
+            made = device_lanes(placed, units, graph.digest, threads, self.threads, devices)
+            predictions.append(replace_fields(one, schedule=made))
         chosen = _choose(predictions, self.request.method)
         return self._result(names, tuple(predictions), chosen, devices=scheduled, lanes=tuple(devices))
 

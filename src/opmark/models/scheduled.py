@@ -35,7 +35,7 @@ Values = list[Any]
 
 
 def compile_units(
-    program: GraphProgram, schedule: Schedule, places: Sequence[_Place | None] = ()
+    program: GraphProgram, schedule: Schedule, places: Sequence[DevicePlace | None] = ()
 ) -> list[Callable[[Values], None]]:
     """Return a Python function for each unit: a line per call. Values that only the unit uses are local variables,
     deleted after their last use; the others lie in a list that all units share. A unit with a place has what it takes
@@ -56,7 +56,7 @@ def compile_units(
     ]  # fmt: skip
 
 
-class _Place:
+class DevicePlace:
     """A device of a lane of its own: what a unit there takes is copied to it, weights once."""
 
     def __init__(self, name: str) -> None:
@@ -100,7 +100,7 @@ class _UnitWriter:
     """Writes the source of one unit. No text of a program gets into it: functions and constants have numbered names."""
 
     def __init__(
-        self, name: str, calls: Sequence[GraphCall], given: dict[int, Any], shared: set[int], place: _Place | None
+        self, name: str, calls: Sequence[GraphCall], given: dict[int, Any], shared: set[int], place: DevicePlace | None
     ) -> None:
         self.name, self.calls, self.given, self.shared, self.place = name, calls, given, shared, place
         self.names: dict[str, Any] = {}
@@ -170,7 +170,7 @@ class _Item:
     waits: list[Any]
     """What it waits for: a lock of each unit of another lane of this stage, or an event of a stream."""
     tells: list[Any]
-    place: _Place | None = None
+    place: DevicePlace | None = None
 
 
 @dataclass
@@ -206,7 +206,7 @@ class ScheduleRunner:
         """Whether lanes are threads: on a CPU, and where lanes have devices of their own."""
         return self.device.type == "cpu" or bool(self._places)
 
-    def _find_places(self) -> list[_Place | None]:
+    def _find_places(self) -> list[DevicePlace | None]:
         """Return the device of each unit; nothing where all units share one."""
         names = [""] * len(self.schedule.units)
         for _, _, lane in lanes_of(self.schedule):
@@ -215,7 +215,7 @@ class ScheduleRunner:
         if set(names) <= {self.device.type}:
             return []
         self._refuse_shared_writes(names)
-        places = {name: _Place(name) for name in names}
+        places = {name: DevicePlace(name) for name in names}
         return [places[name] for name in names]
 
     def _refuse_shared_writes(self, names: Sequence[str]) -> None:
@@ -330,7 +330,7 @@ class ScheduleRunner:
                     self._run_on_threads(values, marks)
             found = [values[slot] for slot in program.outputs]
             if self._places:
-                home = _Place(self.device.type)
+                home = DevicePlace(self.device.type)
                 found = [home.move(value) for value in found]
             return found
         finally:

@@ -3,7 +3,7 @@ them. A table is a YAML or JSON file that `opmark schedule PROGRAM --times FILE`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -140,19 +140,27 @@ def device_times(
         rows.append(tuple(
             sum(one[name] for one in own) if all(name in one for one in own) else inf for name in devices
         ))  # fmt: skip
-    transfers: dict[tuple[int, int], dict[tuple[int, int], float]] = {}
+    transfers = unit_transfers(units, graph, devices, table.transfers)
+    return units, DeviceTimes(tuple(devices), tuple(rows), units.needs, transfers)
+
+
+def unit_transfers(
+    units: UnitGraph, graph: OperatorGraph, devices: Sequence[str], transfers: Mapping[str, DeviceTransfer]
+) -> dict[tuple[int, int], dict[tuple[int, int], float]]:
+    """Return by (from, to) unit what it costs to send results, by (from, to) device."""
+    found: dict[tuple[int, int], dict[tuple[int, int], float]] = {}
     owner = {operator: unit for unit, members in enumerate(units.members) for operator in members}
     for unit, members in enumerate(units.members):
         for before in units.needs[unit]:
             sent = {i for m in members for i in graph.needs[m] if owner[i] == before}
-            nbytes = sum(table.operators[i].nbytes for i in sent)
-            transfers[before, unit] = {
+            nbytes = sum(graph.nbytes[i] for i in sent)
+            found[before, unit] = {
                 (a, b): transfer.seconds + nbytes / transfer.bandwidth
                 for a, source in enumerate(devices)
                 for b, target in enumerate(devices)
-                if a != b and (transfer := table.transfers.get(f"{source}>{target}")) is not None
+                if a != b and (transfer := transfers.get(f"{source}>{target}")) is not None
             }
-    return units, DeviceTimes(tuple(devices), tuple(rows), units.needs, transfers)
+    return found
 
 
 def _shortest(seconds: Sequence[float]) -> float:

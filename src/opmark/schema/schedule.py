@@ -212,9 +212,11 @@ def sequential(digest: str, units: Sequence[Sequence[int]], threads: int, order:
     return Schedule(digest, threads, tuple(map(tuple, units)), (ScheduleStage((lane,)),))
 
 
-def one_by_one(digest: str, units: Sequence[Sequence[int]], threads: int, own: int | None = None) -> Schedule:
+def one_by_one(
+    digest: str, units: Sequence[Sequence[int]], threads: int, own: int | None = None, device: str = ""
+) -> Schedule:
     """Return the schedule in which every unit is a stage, with all threads or a number of its own."""
-    stages = tuple(ScheduleStage((Lane((unit,), (own or threads,)),)) for unit in range(len(units)))
+    stages = tuple(ScheduleStage((Lane((unit,), (own or threads,), device),)) for unit in range(len(units)))
     return Schedule(digest, threads, tuple(map(tuple, units)), stages)
 
 
@@ -252,9 +254,20 @@ class DescribedProgram(Struct, frozen=True):
     """For each operator, what torch calls for it; nothing for a view."""
 
 
-ScheduleTask = Literal["profile", "describe", "time", "trace"]
+class TransferTime(Struct, frozen=True):
+    """What it costs to copy a result from one device to another."""
+
+    source: str
+    target: str
+    seconds: float
+    """For any result, however small."""
+    bandwidth: float
+    """Bytes per second on top."""
+
+
+ScheduleTask = Literal["profile", "describe", "time", "trace", "transfer"]
 """profile: the graph, and times of its operators. describe: the graph, and the work of its operators. time: seconds of
-the stages of schedules. trace: when units ran."""
+the stages of schedules. trace: when units ran. transfer: what copies between devices cost."""
 
 
 class ScheduleQuestion(Struct, frozen=True):
@@ -268,5 +281,7 @@ class ScheduleQuestion(Struct, frozen=True):
     threads: int
     """Threads of the process."""
     schedules: list[Schedule] = []
+    devices: list[str] = []
+    """Between which results are copied."""
     budget: float = 0.0
     """Seconds for the rounds."""

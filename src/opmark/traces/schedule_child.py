@@ -12,6 +12,7 @@ import random
 import sys
 import time
 from functools import cache
+from itertools import permutations
 from statistics import median
 from typing import Any
 
@@ -24,7 +25,7 @@ from opmark.models.host import ChildAnswer, describe_error
 from opmark.models.offline import no_network
 from opmark.models.program import GraphProgram, model_program
 from opmark.models.program_work import describe_program
-from opmark.models.scheduled import ScheduleRunner
+from opmark.models.scheduled import DevicePlace, ScheduleRunner
 from opmark.plugin import Backend
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
@@ -36,6 +37,7 @@ from opmark.schema.schedule import (
     Schedule,
     ScheduleQuestion,
     StageTimes,
+    TransferTime,
     one_by_one,
     whole_program,
 )
@@ -46,6 +48,8 @@ _LEAST_ROUNDS = 4
 _MOST_ROUNDS = 40
 _OPERATOR_ROUNDS = 9
 _WARM_UP = 2
+_COPIED = (4 << 10, 16 << 20)
+"""Bytes of tensors whose copies are timed."""
 _CLOSE = 1e-4
 """Relative difference that other threads may make: products are summed up in another order."""
 
@@ -64,7 +68,9 @@ def main() -> int:
     return 0
 
 
-def answer_question(line: bytes) -> ProfiledProgram | DescribedProgram | list[StageTimes] | list[PlacedUnit]:
+def answer_question(
+    line: bytes,
+) -> ProfiledProgram | DescribedProgram | list[StageTimes] | list[PlacedUnit] | list[TransferTime]:
     question = msgspec.json.decode(line, type=ScheduleQuestion)
     backend = _loaded(question.backend, question.threads)
     operator = find_operator(question.name)
@@ -77,6 +83,8 @@ def answer_question(line: bytes) -> ProfiledProgram | DescribedProgram | list[St
             return profile_operators(program, inputs, question.threads, backend.asynchronous, device)
         if question.task == "describe":
             return describe_program(program, inputs, torch.device(device).type)
+        if question.task == "transfer":
+            return time_transfers(question.devices)
         if question.task == "trace":
             return trace_units(program, question.schedules[0], inputs, device)
         return time_schedules(program, question.schedules, inputs, question.budget, device)
@@ -140,6 +148,27 @@ def time_schedules(
         for one in made:
             one.close()
     return [StageTimes(rounds) for rounds in found]
+
+
+def time_transfers(devices: list[str]) -> list[TransferTime]:
+    """Time copies of a small and of a large tensor between all pairs of devices."""
+    found = []
+    for source, target in permutations(devices, 2):
+        here, there = DevicePlace(source), DevicePlace(target)
+        medians = []
+        for nbytes in _COPIED:
+            tensor = here.move(torch.zeros(nbytes, dtype=torch.uint8))
+            times = []
+            for _ in range(_WARM_UP + _OPERATOR_ROUNDS):
+                here.wait()
+                began = time.perf_counter()
+                there.move(tensor)
+                there.wait()
+                times.append(time.perf_counter() - began)
+            medians.append(median(times[_WARM_UP:]))
+        longer = max(medians[1] - medians[0], 1e-9)
+        found.append(TransferTime(source, target, medians[0], (_COPIED[1] - _COPIED[0]) / longer))
+    return found
 
 
 def trace_units(program: GraphProgram, schedule: Schedule, inputs: list[Any], device: str) -> list[PlacedUnit]:

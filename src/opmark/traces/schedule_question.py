@@ -16,6 +16,7 @@ from opmark.schema.schedule import (
     ScheduleQuestion,
     ScheduleTask,
     StageTimes,
+    TransferTime,
 )
 
 _STARTING = 240.0
@@ -59,6 +60,11 @@ class ProgramProcess:
     def trace(self, schedule: Schedule) -> list[PlacedUnit]:
         """Return when each unit of a schedule ran, from the beginning of the call."""
         found: list[PlacedUnit] = self._ask("trace", list[PlacedUnit], schedules=[schedule])
+        return found
+
+    def transfers(self, devices: list[str]) -> list[TransferTime]:
+        """Return what copies between devices cost, in both directions."""
+        found: list[TransferTime] = self._ask("transfer", list[TransferTime], devices=devices)
         return found
 
     def _ask(self, task: ScheduleTask, kind: Any, **options: Any) -> Any:

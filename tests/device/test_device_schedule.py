@@ -1,4 +1,4 @@
-"""Schedules over the processor and a GPU, on a machine that has one."""
+"""Schedules over the processor and a GPU, on a machine that has one: `python -m pytest tests/device`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ import opmark  # noqa: E402
 from opmark.models.execution import original  # noqa: E402
 from opmark.models.family import source_of  # noqa: E402
 
-pytestmark = [
-    pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
-]  # fmt: skip
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 PARAMS = {"size": "small", "batch": 8}
 
 

@@ -64,7 +64,8 @@ def agree_(
     chip: Annotated[str, typer.Option(help=options_of(ExecutorOptions)["chip"].option.help)] = "",
     unfit: Annotated[bool, typer.Option("--unfit", help=options_of(ExecutorOptions)["unfit"].option.help)] = False,
     wait: Annotated[
-        float, typer.Option(parser=duration, metavar="<str>", help="Seconds to wait for a node that takes no work.")
+        float,
+        typer.Option(parser=duration("--wait"), metavar="<str>", help="Seconds to wait for a node that takes no work."),
     ] = 600.0,
     address: Address = None,
     db: Db = None,

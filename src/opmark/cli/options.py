@@ -165,14 +165,19 @@ def _operators_of(given: Mapping[str, Any]) -> list[str]:
     return [given["like"]] if "like" in given else [given["what"] or ""]
 
 
-def duration(value: str | float) -> float:
-    """Return the seconds of an option that belongs to no request."""
-    found = read_duration(value) if isinstance(value, str) else value
-    if not 0 < found <= LONGEST:
-        raise InvalidParameter(
-            f"expected a duration above 0 and up to {LONGEST:g} s, got `{value}`", "as in 90s or 10m"
-        )
-    return found
+def duration(flag: str) -> Callable[[str | float], float]:
+    """Return what reads the seconds of an option that belongs to no request."""
+
+    def read(value: str | float) -> float:
+        found = read_duration(value, flag) if isinstance(value, str) else value
+        if not 0 < found <= LONGEST:
+            raise InvalidParameter(
+                f"{flag}: expected seconds above 0 and up to {LONGEST:g}, got {found:g}",
+                f"as in {flag} 90s or {flag} 10m",
+            )
+        return found
+
+    return read
 
 
 def whole_numbers(values: list[str], option: str) -> list[int]:

@@ -108,7 +108,7 @@ def train(
     ] = False,
     budget: Annotated[
         float | None,
-        typer.Option(parser=duration, metavar="<str>", help="First measure for so long, as in 10m or 90s."),
+        typer.Option(parser=duration("--budget"), metavar="<str>", help="First measure for so long, as in 10m or 90s."),
     ] = None,
     op: Annotated[
         list[str] | None, typer.Option("--op", help="Operators to measure. [default: two dozen of a dozen classes]")

@@ -32,7 +32,7 @@ def push(
     timeout: Annotated[
         float,
         typer.Option(
-            parser=duration,
+            parser=duration("--timeout"),
             metavar="<str>",
             help="Seconds without a delivery, over all tries, after which it is given up.",
         ),

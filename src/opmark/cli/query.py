@@ -26,7 +26,8 @@ def query(
     ] = None,
     limit: Annotated[int, typer.Option(help="Rows at most; 0 for all.")] = 0,
     timeout: Annotated[
-        float, typer.Option(parser=duration, metavar="<str>", help="Seconds after which the query is given up.")
+        float,
+        typer.Option(parser=duration("--timeout"), metavar="<str>", help="Seconds after which the query is given up."),
     ] = 60.0,
     as_superuser: Annotated[
         bool, typer.Option("--as-superuser", help="Allow a superuser of PostgreSQL, whose queries could change data.")

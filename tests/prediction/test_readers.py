@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from opmark.errors import InvalidFile, UserError
-from opmark.prediction.readers import drift_of, find_chip, read_tables, tables_in
-from opmark.prediction.samples import ROWS
+from opmark.prediction.readers import drift_of, find_chip, read_tables, tables_in, without_drift
+from opmark.prediction.samples import CallSizes, ChipFigures, samples_of
 
 
 def table(path: Path, text: str) -> Path:
@@ -78,10 +78,23 @@ def test_the_drift_of_a_session_is_found_and_removed(tmp_path: Path) -> None:
         rows, columns = (2 ** generator.uniform(5, 11, 2)).astype(int)
         lines.append(f"relu,P4,{rows},{columns},{0.03 + rows * columns * 8 / 150e6 + 0.4 * number / 1500}")
     path = table(tmp_path / "rows.csv", "\n".join(lines) + "\n")
-    said: list[str] = []
     raw = read_tables([path], keep_drift=True)
-    assert drift_of(ROWS, raw) == pytest.approx(4e-4, rel=0.25)
-    corrected = read_tables([path], say=said.append)
+    said: list[str] = []
+    drift = drift_of(raw, said.append)
     assert len(said) == 1
-    assert abs(drift_of(ROWS, corrected)) < 1e-4
-    assert corrected.seconds.mean() == pytest.approx(raw.seconds.mean(), rel=0.05)
+    assert drift[0] == 0
+    assert drift[-1] == pytest.approx(4e-4, rel=0.25)
+    steady = read_tables([path], say=said.append)
+    true = 3e-5 + steady.nbytes / 150e9
+    assert np.median(np.abs(steady.seconds / true - 1)) < 0.15
+    assert not drift_of(steady, said.append).any()
+
+
+def test_calls_that_are_mostly_drift_are_left_out_and_said() -> None:
+    calls = [CallSizes("relu", 1, 64, 64, 1, 4096.0, 32768.0)] * 3
+    chips = {"a": ChipFigures("a", 1e13, 1e12, 80, 4e6, 250.0, 1.4e9, 12.0)}
+    samples = samples_of(calls, ["a"] * 3, [1e-4, 2e-4, 3e-4], chips)
+    said: list[str] = []
+    steady = without_drift(samples, np.asarray([0.0, 5e-5, 2e-4]), said.append)
+    assert list(steady.seconds) == pytest.approx([1e-4, 1.5e-4])
+    assert said == ["1 calls are mostly drift: left out"]

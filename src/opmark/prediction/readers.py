@@ -26,8 +26,11 @@ _ROWS = {"op", "device", "rows", "columns", "ms"}
 _TWO_INPUTS = ("add", "div", "mul", "power")
 _DRIFT_ROWS = 2500
 """Number of calls, evenly over a session, that its drift is found with."""
-LEAST_DRIFT = 0.2
-"""Drift over a session, relative to the median of the shorter half of its calls, from which it is removed."""
+_DRIFT_PASSES = 6
+MOST_DRIFT = 0.5
+"""Share of drift in the time of a call up to which the call is learnt from."""
+_LEAST_GAIN = 0.25
+"""Share of their error that forests have to lose with a drift, so that it is taken for one."""
 
 
 def find_chip(name: str, preferred: Collection[str] = ()) -> Peaks | None:
@@ -77,7 +80,7 @@ def read_tables(paths: Sequence[Path], *, keep_drift: bool = False, say: Callabl
     chips = {name: _figures(name) for name in sorted(set(devices))}
     samples = samples_of(calls, [chips[name].chip for name in devices], seconds,
                          {figures.chip: figures for figures in chips.values()})  # fmt: skip
-    return samples if keep_drift else _without_drift(samples, say)
+    return samples if keep_drift else without_drift(samples, drift_of(samples, say), say)
 
 
 def tables_in(folder: Path) -> list[Path]:
@@ -154,39 +157,66 @@ def _call(row: dict[str, str]) -> CallSizes:
     return CallSizes(row["op"], batch, m, n, k, 2.0 * batch * m * n * k, moved, written=4.0 * batch * m * n)
 
 
-def _without_drift(samples: Samples, say: Callable[[str], None]) -> Samples:
-    """Subtract what a session adds to every call the longer it lasts; the mean stays. Rows are in the order of time."""
-    corrected = samples.seconds.copy()
-    for kind in sorted({class_of(str(op)) for op in set(samples.operator)}):
-        of_kind = np.asarray([class_of(str(op)) == kind for op in samples.operator])
-        for chip in sorted(set(samples.device[of_kind])):
-            rows = np.flatnonzero(of_kind & (samples.device == chip))
-            if len(rows) < 500:
-                continue
-            slope = drift_of(kind, samples.take(rows))
-            position = np.arange(len(rows)) / len(rows) - 0.5
-            shorter = np.median(np.sort(samples.seconds[rows])[: len(rows) // 2])
-            if abs(slope) > LEAST_DRIFT * shorter:
-                say(f"{kind} on {chip} drifts by {1e3 * slope:+.2f} ms per call over its session: corrected")
-                corrected[rows] = np.maximum(samples.seconds[rows] - slope * position, 0.3 * samples.seconds[rows])
-    samples.seconds = np.maximum(corrected, samples.bound)
+def without_drift(samples: Samples, drift: np.ndarray, say: Callable[[str], None] = print) -> Samples:
+    """Return samples as they would have been at the begin of their session. Calls that are mostly drift tell little
+    about themselves, and are left out."""
+    kept = drift <= MOST_DRIFT * samples.seconds
+    if not kept.all():
+        say(f"{(~kept).sum():,} calls are mostly drift: left out")
+    samples = samples.take(kept)
+    samples.seconds = np.maximum(samples.seconds - drift[kept], samples.bound)
     return samples
 
 
-def drift_of(kind: str, samples: Samples) -> float:
-    """Return the seconds by which calls of a session get longer from its begin to its end."""
+def drift_of(samples: Samples, say: Callable[[str], None] = print) -> np.ndarray:
+    """Return the seconds that each call takes longer than at the begin of its session; 0 in sessions that drift little.
+    A session is a class of operators on a chip; rows are in the order of time."""
+    drift = np.zeros(len(samples))
+    kinds = np.asarray([class_of(str(op)) for op in samples.operator], dtype=object)
+    for kind in sorted(set(kinds)):
+        for chip in sorted(set(samples.device[kinds == kind])):
+            rows = np.flatnonzero((kinds == kind) & (samples.device == chip))
+            if len(rows) < 500:
+                continue
+            found = _drift_of_session(kind, samples.take(rows))
+            if found.any():
+                say(f"{kind} on {chip} drifts by {1e3 * found[-1]:+.2f} ms per call over its session: corrected")
+                drift[rows] = found
+    return drift
+
+
+def _drift_of_session(kind: str, samples: Samples) -> np.ndarray:
+    """Return a drift that grows with the position in the session and its square: what shorter calls take longer than
+    others of their size, by forests that have not seen them; 0 if it explains little."""
     order = np.unique(np.linspace(0, len(samples) - 1, _DRIFT_ROWS).astype(int))
+    position, every = order / len(samples), np.arange(len(samples)) / len(samples)
     samples = samples.take(order)
     numbers = {op: number for number, op in enumerate(sorted(set(samples.operator)))}
     matrix, _ = features(kind, samples, np.asarray([float(numbers[op]) for op in samples.operator]))
-    position = np.arange(len(samples)) / len(samples) - 0.5
-    base = samples.roofline + np.quantile(samples.seconds, 0.002)
-    total, seconds = 0.0, samples.seconds
-    far = np.abs(position) > 0.25
-    for _ in range(3):
-        forest = grow_forest(matrix, np.log(seconds / base), rounds=60, leaves=15, seed=0)
-        expected = np.exp(forest.predict(matrix)) * base
-        short = far & (expected < np.quantile(expected, 0.6))
-        total += float(np.median((seconds - expected)[short] / position[short]))
-        seconds = np.maximum(samples.seconds - total * position, 0.3 * samples.seconds)
-    return total
+    powers = np.stack([position, position**2], 1)
+    found, errors = np.zeros(2), list[float]()
+    folds = np.random.default_rng(0).integers(0, 2, len(samples))
+    for _ in range(_DRIFT_PASSES):
+        drift = powers @ found
+        used = drift <= MOST_DRIFT * samples.seconds
+        rest = np.maximum(samples.seconds - drift, 0.1 * samples.seconds)
+        base = samples.roofline + np.quantile(rest[used], 0.002)
+        expected = np.zeros(len(samples))
+        for fold in (0, 1):
+            seen = used & (folds != fold)
+            forest = grow_forest(matrix[seen], np.log(rest / base)[seen], rounds=60, leaves=15, seed=0)
+            expected[folds == fold] = (np.exp(forest.predict(matrix)) * base)[folds == fold]
+        errors.append(float(np.median(np.abs((expected + drift) / samples.seconds - 1))))
+        short = expected < np.quantile(expected, 0.6)
+        steps = np.minimum((10 * position[short]).astype(int), 9)
+        left = (samples.seconds - drift - expected)[short]
+        medians = np.asarray(
+            [np.median(left[steps == step]) if (steps == step).any() else np.nan for step in range(10)]
+        )
+        middle = (np.arange(10) + 0.5) / 10
+        known = ~np.isnan(medians)
+        curve = np.polyfit(middle[known], medians[known], 2)
+        found = found + curve[1::-1]
+    if errors[-1] > (1 - _LEAST_GAIN) * errors[0]:
+        return np.zeros(len(every))
+    return np.asarray(np.stack([every, every**2], 1) @ found)

@@ -36,7 +36,7 @@ def leave_one_out(
     kind: str, chip: str, samples: Samples, drift: np.ndarray, effort: TrainingEffort, seed: int
 ) -> dict[str, object]:
     """Train on all GPUs but one and on 80 % of the shapes; test on the other shapes of the GPU that was left out. The
-    drift of its session, which is no property of the GPU, is removed from them, except where errors are `untold`."""
+    drift of its session, which is no property of the GPU, is removed from them, except where errors are `kept`."""
     keys, generator = samples.shape_keys, np.random.default_rng(seed)
     tested = (generator.random(keys.max() + 1) < _TESTED)[keys]
     here = samples.device == chip
@@ -54,7 +54,7 @@ def leave_one_out(
         row |= {
             f"error{name}": mape(seconds, measured), f"cover{name}": covered(low, high, measured),
             f"width{name}": float(np.median(high / low)),
-            f"untold{name}": mape(predict_class(model, late, probes)[0], late.seconds),
+            f"kept{name}": mape(predict_class(model, late, probes)[0], late.seconds),
         }  # fmt: skip
     draws = [pool.take(generator.choice(len(pool), PROBES, replace=False)) for _ in range(_RANDOM_DRAWS)]
     answers = [predict_class(model, test, draw) for draw in draws]
@@ -160,7 +160,7 @@ def main() -> None:
         print(table(across, {
             "error": "zero-shot", "error probes": "10 probes", "random": "10 random", "cover": "covered",
             "cover probes": "covered, probes", "width": "high/low", "width probes": "high/low, probes",
-            "untold": "zero-shot, drift not told", "untold probes": "10 probes, drift not told",
+            "kept": "zero-shot, drift kept", "kept probes": "10 probes, drift kept",
             "roofline": "roofline", "neighbour": "neighbour",
         }))  # fmt: skip
     if inside:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from opmark.errors import InvalidFile, UserError
 from opmark.prediction.class_model import FEWEST, ClassModel, TrainingEffort, train_class
+from opmark.prediction.kernel import regimes, update
 from opmark.prediction.predictor import Predictor, chip_distance, load, predict_class, save, shipped, train
 from opmark.prediction.samples import LINEAR, ChipFigures, Samples, class_of, join_samples, samples_of
 from opmark.schema.call_sizes import CallSizes
@@ -96,6 +98,27 @@ def test_probes_are_distinct_and_begin_with_the_most_informative(model: ClassMod
     chosen = model.candidates(measured("e", 100, 41), 10)
     assert len(set(chosen)) == 10
     assert list(model.candidates(measured("e", 100, 41), 3)) == list(chosen[:3])
+
+
+def test_a_chip_that_demands_more_power_than_it_has_is_expected_to_compute_slower(model: ClassModel) -> None:
+    samples = measured("e", 50, 45)
+    samples.chips = {**CHIPS, "e": replace(CHIPS["e"], power=CHIPS["e"].power / 8)}
+    floor = model.floor_of(samples, unseen=True)
+    hungry = model.views(samples, floor)[0][:, 2]
+    samples.chips = CHIPS
+    fed = model.views(samples, floor)[0][:, 2]
+    computing = samples.computing > np.maximum(samples.moving, floor)
+    assert (hungry >= fed - 1e-9).all()
+    assert (hungry > fed + 0.2)[computing].all()
+
+
+def test_a_probe_of_a_small_call_tells_most_about_its_own_operator() -> None:
+    sizes = np.zeros((3, 2))
+    calls = regimes(np.full(3, 1e-7), np.full(3, 1e-5), np.zeros(3), sizes, np.zeros((3, 1)),
+                    np.asarray(["relu", "relu", "gelu"], dtype=object))  # fmt: skip
+    shift, deviation = update(calls, calls.take(np.asarray([0])), np.asarray([0.5]))
+    assert shift[1] > shift[2] > 0
+    assert deviation[1] < deviation[2]
 
 
 def test_a_size_outside_of_the_training_data_is_said_to_be_far(model: ClassModel) -> None:

@@ -31,6 +31,9 @@ _SMOOTH_MOST = 1500
 """Shapes of a class on a chip from which on trees are as good as smooth functions, and smaller."""
 _SMOOTH_LEAST = 20
 _SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+_NEARLY = 0.01
+"""Mean relative error by which a blend for unseen chips may be worse and still counts 1/e of the best one."""
+_BLENDS = tuple((a / 4, b / 4, (4 - a - b) / 4) for a in range(4, -1, -1) for b in range(4 - a, -1, -1))
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,9 @@ class ClassModel:
     reference: Samples
     counts: dict[str, int]
     """Number of shapes by chip."""
-    blend: float = 0.5
-    """Weight of the pooled forest for unseen chips; the rest has the median of the chips' own."""
+    blend: tuple[float, float, float] = (1.0, 0.0, 0.0)
+    """For unseen chips: weights of the pooled forest, of the median of the chips' own forests, and of the mean of what
+    these say of a chip with this one's power."""
     unseen: float = float("nan")
     """Half-width of the interval for an unseen chip, in standard deviations; NaN with fewer than three chips."""
     probed: float = float("nan")
@@ -101,11 +105,22 @@ class ClassModel:
 
     def expect_unseen(self, samples: Samples) -> tuple[np.ndarray, Regimes]:
         """Return log time on a chip that is not in the training data, and what the kernel needs."""
-        matrix, floor = self.matrix(samples), self.floor_of(samples, unseen=True)
-        others = np.stack([forest.predict(self.own_columns(matrix)) for forest in self.own.values()], 1)
-        ratio = self.blend * self.pooled.predict(matrix) + (1 - self.blend) * np.median(others, 1)
-        found = self.regimes_of(samples, floor, others - ratio[:, None])
+        floor = self.floor_of(samples, unseen=True)
+        views, own = self.views(samples, floor)
+        ratio = views @ np.asarray(self.blend)
+        found = self.regimes_of(samples, floor, own - ratio[:, None])
         return ratio + np.log(samples.roofline + floor), found
+
+    def views(self, samples: Samples, floor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the three columns that are blended for an unseen chip, and what each chip's own forest says; all
+        relative to roofline and floor. Power limits how much of its peak rate a chip sustains."""
+        matrix = self.matrix(samples)
+        own = np.stack([forest.predict(self.own_columns(matrix)) for forest in self.own.values()], 1)
+        demands = [self.reference.chips[chip].power_demand for chip in self.own]
+        throttled = np.stack([_throttled(samples, floor, demand) for demand in demands], 1)
+        here = _throttled(samples, floor, samples.of_chip("power_demand"))
+        sustained = own + np.log(here[:, None] / throttled)
+        return np.stack([self.pooled.predict(matrix), np.median(own, 1), sustained.mean(1)], 1), own
 
     def expect_known(self, samples: Samples) -> np.ndarray:
         """Return log time on chips of the training data."""
@@ -138,7 +153,7 @@ class ClassModel:
 
     def regimes_of(self, samples: Samples, floor: np.ndarray, others: np.ndarray) -> Regimes:
         sizes = (size_axes(self.kind, samples) - self.centre) / self.spread
-        return regimes(samples.roofline, floor, balance(samples), sizes, others)
+        return regimes(samples.roofline, floor, balance(samples), sizes, others, samples.operator)
 
     def distance(self, samples: Samples) -> np.ndarray:
         """Return how many octaves the sizes of each call lie outside of the training data; 0 if inside."""
@@ -257,13 +272,18 @@ def _calibrate_unseen(
         )  # fmt: skip
         probes = training.take(np.flatnonzero(training.device == chip)[:400])
         parts.append((without, calibration.take(calibration.device == chip), probes))
-    blends = (1.0, 0.75, 0.5, 0.25, 0.0)
-    errors = {blend: [] for blend in blends}  # type: dict[float, list[float]]
+    errors: dict[tuple[float, float, float], list[float]] = {blend: [] for blend in _BLENDS}
     for without, here, _ in parts:
-        for blend in blends:
-            without.blend = blend
-            errors[blend].append(float(np.abs(np.exp(without.expect_unseen(here)[0]) / here.seconds - 1).mean()))
-    model.blend = min(blends, key=lambda blend: float(np.mean(errors[blend])))
+        floor = without.floor_of(here, unseen=True)
+        views, _ = without.views(here, floor)
+        for blend in _BLENDS:
+            expected = np.exp(views @ np.asarray(blend)) * (here.roofline + floor)
+            errors[blend].append(float(np.abs(expected / here.seconds - 1).mean()))
+    means = np.asarray([np.mean(errors[blend]) for blend in _BLENDS])
+    # Few chips do not tell which of several blends that are nearly as good is the best one: their mean is.
+    near = np.exp((means.min() - means) / _NEARLY)
+    first, second, third = (float(weight) for weight in near @ np.asarray(_BLENDS) / near.sum())
+    model.blend = (first, second, third)
     unseen, probed = [], []
     for without, here, probes in parts:
         without.blend = model.blend
@@ -275,6 +295,11 @@ def _calibrate_unseen(
         shift, deviation = update(found, regimes_of_probes.take(chosen), (np.log(probes.seconds) - at_probes)[chosen])
         probed.append(_conformal(np.abs(np.log(here.seconds) - expected - shift) / deviation))
     model.unseen, model.probed = MARGIN * max(unseen), MARGIN * max(probed)
+
+
+def _throttled(samples: Samples, floor: np.ndarray, demand: np.ndarray | float) -> np.ndarray:
+    """Return floor and roofline where computing is slowed by the watts that it demands beyond those that there are."""
+    return np.asarray(np.maximum(samples.computing * np.maximum(demand, 1.0), samples.moving) + floor)
 
 
 def _conformal(scores: np.ndarray) -> float:

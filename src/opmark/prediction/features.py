@@ -96,7 +96,8 @@ def _product_features(samples: Samples, units: np.ndarray) -> dict[str, np.ndarr
     columns = {
         "m": _log2(m), "n": _log2(n), "k": _log2(k), "smaller": _log2(np.minimum(m, n)),
         "larger": _log2(np.maximum(m, n)), "aspect": _log2(m / n), "depth": _log2(k / np.sqrt(m * n)),
-        "aligned_n": _alignment(n),
+        "aligned_n": _alignment(n), "rest_of_m": m % 128, "rest_of_n": n % 128, "rest_of_k": k % 32,
+        "line_of_k": k % 256,
     }  # fmt: skip
     for height, width in _TILES:
         padded = np.ceil(m / height) * height * np.ceil(n / width) * width

@@ -1,8 +1,8 @@
 """How a chip may differ from what a model expects of it, as a Gaussian process over calls.
 
-Its prior has three parts: effects that are linear in the regime of a call (floor, bandwidth, FLOP/s, their trend with
-size), resemblance to chips of the training data, and a smooth rest over sizes. Probes of a chip update it; its standard
-deviation scales the intervals, and says which probes would teach most.
+Its prior has four parts: effects that are linear in the regime of a call (floor, bandwidth, FLOP/s, their trend with
+size), effects of each operator, resemblance to chips of the training data, and a smooth rest over sizes. Probes of a
+chip update it; its standard deviation scales the intervals, and says which probes would teach most.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_EFFECTS = np.array([0.25, 0.25, 0.25, 0.1, 0.1])
+_EFFECTS = np.array([0.4, 0.25, 0.25, 0.1, 0.1])
 """Prior deviations of log time: of the floor, of bandwidth-bound and compute-bound calls, of trends with size."""
 _TREND = 0.1
 """The same for one standard deviation of each size."""
+_OPERATOR_FLOOR = 0.15
+_OPERATOR = 0.03
+"""Prior deviations of an operator from the others on its chip: of its floor, and of its larger calls."""
 _RESEMBLANCE = 0.3
 _SMOOTH = 0.12
 NOISE = 0.1
@@ -33,22 +36,28 @@ class Regimes:
     """Sizes in standard deviations of the training data."""
     saturation: np.ndarray
     """Share of the roofline in roofline and floor together: 0 for the smallest calls."""
+    operator: np.ndarray
 
     def take(self, index: np.ndarray) -> Regimes:
-        return Regimes(self.linear[index], self.sizes[index], self.saturation[index])
+        return Regimes(self.linear[index], self.sizes[index], self.saturation[index], self.operator[index])
 
     def covariance(self, other: Regimes) -> np.ndarray:
         distances = ((self.sizes[:, None, :] - other.sizes[None]) ** 2).sum(-1)
         smooth = _SMOOTH**2 * np.exp(-distances / 2) * np.outer(self.saturation, other.saturation)
-        return np.asarray(self.linear @ other.linear.T + smooth)
+        floors = _OPERATOR_FLOOR**2 * np.outer(1 - self.saturation, 1 - other.saturation)
+        large = _OPERATOR**2 * np.outer(self.saturation, other.saturation)
+        same = self.operator[:, None] == other.operator[None]
+        return np.asarray(self.linear @ other.linear.T + smooth + same * (floors + large))
 
     def variance(self) -> np.ndarray:
-        return np.asarray((self.linear**2).sum(1) + (_SMOOTH * self.saturation) ** 2)
+        of_operator = (_OPERATOR_FLOOR * (1 - self.saturation)) ** 2 + (_OPERATOR * self.saturation) ** 2
+        return np.asarray((self.linear**2).sum(1) + (_SMOOTH * self.saturation) ** 2 + of_operator)
 
 
 def regimes(
-    roofline: np.ndarray, floor: np.ndarray, balance: np.ndarray, sizes: np.ndarray, others: np.ndarray
-) -> Regimes:
+    roofline: np.ndarray, floor: np.ndarray, balance: np.ndarray, sizes: np.ndarray, others: np.ndarray,
+    operator: np.ndarray,
+) -> Regimes:  # fmt: skip
     """`others` has a column for each chip of the training data: what its forest says, relative to the mean function."""
     saturation = roofline / (roofline + floor)
     computing = 1 / (1 + np.exp(1 - balance))
@@ -59,7 +68,7 @@ def regimes(
     )  # fmt: skip
     trends = saturation[:, None] * sizes / 2
     linear = np.concatenate([effects * _EFFECTS, trends * _TREND, others * _RESEMBLANCE], 1)
-    return Regimes(linear, sizes, saturation)
+    return Regimes(linear, sizes, saturation, operator)
 
 
 def update(calls: Regimes, probes: Regimes, residuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -26,10 +26,10 @@ from opmark.prediction.readers import hash_of
 from opmark.prediction.samples import NEAR_ROWS, ROWS, ChipFigures, Samples, class_of, join_samples
 from opmark.prediction.smooth import Smooth
 
-VERSION = 2
+VERSION = 3
 FAR = 2.0
 """Octaves outside of the training data, of a size or of a chip's figure, from which a prediction is refused."""
-LEAST_WIDTH = 3.0
+LEAST_WIDTH = 2.0
 """Least half-width for an unseen chip without probes, in prior standard deviations: four chips whose hosts happen to be
 alike do not show how slow the host of a fifth may be."""
 SHIPPED = "neusight.npz"
@@ -258,7 +258,7 @@ def _load(data: bytes) -> Predictor:
             kind, one["codes"], one["floors"], forests["pooled"], {chip: forests[f"own.{chip}"] for chip in one["own"]},
             arrays[f"{kind}/centre"], arrays[f"{kind}/spread"], arrays[f"{kind}/lowest"], arrays[f"{kind}/highest"],
             reference=_get_samples(arrays, f"{kind}/reference", one["reference"]), counts=one["counts"],
-            blend=one["blend"], unseen=one["unseen"], probed=one["probed"], known=one["known"],
+            blend=tuple(one["blend"]), unseen=one["unseen"], probed=one["probed"], known=one["known"],
             share=one["share"], smooth={
                 chip: {operator: _smooth(arrays, f"{kind}/smooth.{chip}/{operator}") for operator in operators}
                 for chip, operators in one["smooth"].items()

@@ -63,10 +63,11 @@ def predict_and_measure(budget: float, limit: float, out: Path, seed: int, threa
                 print(f"| {name} | {backend} | {found.notes[-1].replace('|', '/')} | | {seconds(measured)} | | | |")
                 continue
             errors.setdefault(backend, []).append(abs(whole.seconds / measured - 1))
+            missing = f", without {whole.unknown}" if whole.unknown else ""
             inside = "yes" if whole.low <= measured <= whole.high else "no"
             print(
                 f"| {name} | {backend} | {seconds(whole.seconds)} | {seconds(whole.low)} – {seconds(whole.high)} | "
-                f"{seconds(measured)} | {percent(whole.seconds / measured - 1)} | {inside} | {whole.calls} |",
+                f"{seconds(measured)} | {percent(whole.seconds / measured - 1)} | {inside} | {whole.calls}{missing} |",
                 flush=True,
             )
     for backend, own in errors.items():

@@ -250,7 +250,7 @@ def test_a_limit_is_found_said_once_remembered_and_part_of_the_environment(
     assert "ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16" in said
     assert instruction_set.recall("numpy-cpu") == "AVX512_CORE_BF16"
     seen = {environment.id: environment.facts["variables"] for environment in worker.environments}
-    assert seen[record.environment] == {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+    assert seen[record.environment]["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_BF16"
 
 
 def test_a_limit_that_is_known_is_used_from_the_start(supervise: Supervise, fault: Callable[..., Task]) -> None:
@@ -260,9 +260,8 @@ def test_a_limit_that_is_known_is_used_from_the_start(supervise: Supervise, faul
     first = worker.pid
     assert worker.run(fault("illegal_instruction")).status == "ok"
     assert worker.pid == first
-    assert [environment.facts["variables"] for environment in worker.environments] == [
-        {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}
-    ]
+    (environment,) = worker.environments
+    assert environment.facts["variables"]["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE"
     assert len(worker.said) == 1
 
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from opmark.api.requests import ProfileOptions, RunRequest, talk
 from opmark.cli.options import NoColor, Wide, takes
 from opmark.cli.output import TableStyle, console, print_json_lines, print_records
-from opmark.errors import InvalidParameter, UserError
-from opmark.schema.options import as_list, split_names
+from opmark.errors import InvalidParameter
 from opmark.units import count_noun
-
-if TYPE_CHECKING:
-    from opmark.runner.supervisor import WorkerPool
 
 
 @takes(RunRequest, ProfileOptions)
@@ -42,24 +38,12 @@ def run(
         _measure(request, profile, TableStyle(long, wide, no_color), as_json=as_json)
 
 
-def _early_worker(request: RunRequest) -> WorkerPool:
-    """Start the worker that the options surely ask for: it imports its framework while this process plans the run."""
-    from opmark.runner.plan import default_threads
-    from opmark.runner.supervisor import WorkerPool
-
-    pool = WorkerPool()
-    backends, threads = split_names(request.backend), as_list(request.threads) or [default_threads()]
-    if len(backends) == 1 and request.executor == "local" and not (request.python or request.ranks):
-        with suppress(UserError):  # a wrong name is reported with all else that is wrong
-            pool.prestart(backends[0], threads[0])
-    return pool
-
-
 def _measure(request: RunRequest, profile: ProfileOptions, style: TableStyle, *, as_json: bool) -> None:
+    from opmark.api.early_worker import start_early_worker
     from opmark.cli.progress import ProgressBar
     from opmark.schema.record import MEASURED
 
-    with closing(_early_worker(request)) as pool, ProgressBar(style, as_json=as_json) as progress:
+    with closing(start_early_worker(request)) as pool, ProgressBar(style, as_json=as_json) as progress:
         from opmark.api.run import profiling_of, run_request
 
         profiling = profiling_of(profile)

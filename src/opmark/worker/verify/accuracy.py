@@ -415,7 +415,7 @@ class _BlockNumerics(NamedTuple):
     rms: tuple[int, float]
     """Number of the errors, and their root mean square."""
     products: tuple[float, float, float]
-    """Of the scaled values: their inner product, and their squares."""
+    """The inner product of the scaled values, and their squares."""
     histogram: Any
 
 

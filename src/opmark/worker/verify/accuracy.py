@@ -17,7 +17,6 @@ are hundreds of times smaller than its value.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
@@ -26,6 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from opmark.errors import WrongResult
+from opmark.hardware.host import affinity
 from opmark.plugin.operator import growth
 from opmark.schema import Numerics
 from opmark.schema.record import HISTOGRAM_DECADES
@@ -261,7 +261,7 @@ def _each_block(function: Callable[[Any, Any], T], output: Any, expected: Any) -
             return function(found[start : start + _BLOCK], due[start : start + _BLOCK])
 
     starts = range(0, found.size, _BLOCK)
-    threads = min(_MOST_THREADS, len(os.sched_getaffinity(0)))
+    threads = min(_MOST_THREADS, len(affinity()))
     if threads == 1 or len(starts) < _FEWEST_BLOCKS:
         return [at(start) for start in starts]
     shares = [starts[i * len(starts) // threads : (i + 1) * len(starts) // threads] for i in range(threads)]

@@ -5,19 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from opmark.api.factors import factors
 from opmark.api.requests import FactorsRequest
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.hardware import topology
+from opmark.hardware.multiprocessors import Multiprocessors
 from opmark.hardware.topology import LogicalCore
 from opmark.plugin.registry import backend
 from opmark.runner.plan import make_plan, settings_for
 from opmark.runner.selection import select_cases
-from opmark.schema import Resources, Task
+from opmark.schema import Availability, Resources, Task
+from opmark.schema.load import Load
 from opmark.schema.options import MeasureOptions, Selection
 from opmark.tuning import factors as module
-from opmark.tuning.factors import CaseFactor, choose_factors, find_factors, make_task
+from opmark.tuning.factors import CaseFactor, TaskDraft, choose_factors, find_factors, make_task
 
 
 def task(op: str = "matmul", where: str = "numpy-cpu", threads: int = 2, **params: Any) -> Task:
@@ -183,6 +186,53 @@ def test_mistakes_are_explained(texts: list[str], error: type[UserError], messag
 def test_what_cannot_be_studied_is_said(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         factors(**options)
+
+
+@pytest.fixture
+def hopper(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A GPU with 132 multiprocessors, and facts of the torch beside it."""
+    facts = {"torch": "2.11.0+cu130"}
+    monkeypatch.setattr(module, "survey", lambda infos: [Availability(infos[0].name, "", None, facts)])
+    monkeypatch.setattr(module, "multiprocessors", lambda: Multiprocessors(132, 8))
+    return facts
+
+
+def sms_of(*texts: str, where: str = "torch-cuda", **changes: Any) -> CaseFactor:
+    base = task()
+    base = replace(base, backend=where, settings=replace(base.settings, **changes))
+    listed = find_factors(base, backend(where))
+    return choose_factors(texts, listed, base)[0] if texts else next(one for one in listed if one.name == "sms")
+
+
+def test_multiprocessors_are_what_a_driver_can_give(hopper: dict[str, str]) -> None:
+    assert (sms_of().why_not, sms_of().setting().range) == ("", "8 to 132")
+    assert sms_of().first_levels() == [8, 16, 32, 64, 132]
+    assert (sms_of().between(64, 132), sms_of().between(8, 16)) == (88, None)
+    assert sms_of("sms=8:64").first_levels() == [8, 16, 24, 40, 64]
+    assert sms_of("sms=32,132").levels == (32, 132)
+    draft = TaskDraft({}, {}, task().settings)
+    sms_of().apply(draft, 32)
+    assert Resources(**draft.resources).text == "32 SMs"
+    for text in ("sms=33,132", "sms=8:60"):
+        with pytest.raises(InvalidParameter, match="expected multiples of 8, or 132"):
+            sms_of(text)
+
+
+def test_multiprocessors_that_cannot_be_had_say_why(hopper: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "for torch, eager" in sms_of(where="jax-cuda").why_not
+    assert "for torch, eager" in sms_of(where="torch-compile-cuda").why_not
+    assert "clients" in sms_of(load=Load(2)).why_not
+    assert "graph" in sms_of(timer="graph").why_not
+    assert "does not compute on an NVIDIA GPU" in sms_of(where="torch-cpu").why_not
+    hopper["torch"] = "2.10.0"
+    assert sms_of().why_not == "streams of green contexts came with torch 2.11, and this is 2.10.0"
+    hopper["torch"] = "2.11.0"
+
+    def fails() -> Multiprocessors:
+        raise OSError("libcuda.so.1: no such file")
+
+    monkeypatch.setattr(module, "multiprocessors", fails)
+    assert sms_of().why_not == "libcuda.so.1: no such file"
 
 
 def test_one_process_is_refused() -> None:

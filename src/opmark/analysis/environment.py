@@ -50,6 +50,7 @@ KINDS: dict[str, Kind] = {
     "backend": "own",
     "numa": "own",
     "sensors": "own",
+    "sms": "own",
     "pid": "own",
     "cwd": "own",
 }

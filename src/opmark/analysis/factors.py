@@ -194,7 +194,7 @@ class _Table:
         return FactorDesign(axes, tuple(self.points), found)
 
 
-_QUIET = ("seed", "cache_state", "clients", "affinity", "memory_node", "l3_ways", "sm_percent", "clock")
+_QUIET = ("seed", "cache_state", "clients", "affinity", "memory_node", "l3_ways", "sm_percent", "sms", "clock")
 """What is not named as a part of the base where it does not vary."""
 
 
@@ -226,7 +226,7 @@ def _coordinates(value: StudyValue) -> dict[str, Any]:
     found["seed"] = str(settings.seed)
     found["affinity"] = resources.placement or "free" if resources else "free"
     for name, field in (("memory_node", "memory_node"), ("l3_ways", "cache_ways"), ("sm_percent", "sm_percent"),
-                        ("clock", "clock")):  # fmt: skip
+                        ("sms", "sms"), ("clock", "clock")):  # fmt: skip
         found[name] = getattr(resources, field) if resources else None
     return found
 

@@ -542,6 +542,11 @@ class Backend(ABC):
         """
         raise Unsupported(f"{self.info.name} has no automatic differentiation")
 
+    def limit_multiprocessors(self, count: int) -> str | None:
+        """Run what this thread calls from now on on so many multiprocessors of a GPU, and report `sms` in the
+        environment. Return why that cannot be had."""
+        return f"{self.info.name} cannot keep to a part of the multiprocessors"
+
     def streams(self, launches: Sequence[Launch]) -> Streams:
         """Return these launches, each on a stream of its own; only if its BackendInfo says that it has `streams`."""
         raise Unsupported(f"{self.info.name} does not say how several launches run at the same time")

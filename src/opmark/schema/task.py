@@ -86,6 +86,8 @@ class Resources(Struct, frozen=True):
     """Ways of the last-level cache that it may fill (resctrl)."""
     sm_percent: int | None = None
     """Share of the multiprocessors of a GPU that it may use (MPS)."""
+    sms: int | None = None
+    """Number of multiprocessors of a GPU that its calls run on (a green context)."""
     clock: int | None = None
     """MHz that the clock of the GPU is locked at."""
 
@@ -96,6 +98,7 @@ class Resources(Struct, frozen=True):
             self.placement or (f"cores {','.join(map(str, self.cores))}" if self.cores else ""),
             "" if self.cache_ways is None else f"{self.cache_ways} L3 ways",
             "" if self.sm_percent is None else f"{self.sm_percent} % of SMs",
+            "" if self.sms is None else f"{self.sms} SMs",
             "" if self.clock is None else f"{self.clock} MHz",
         ]
         return ", ".join(filter(None, parts))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +17,14 @@ from msgspec.structs import replace
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.hardware import resctrl, topology
 from opmark.hardware.host import affinity
+from opmark.hardware.multiprocessors import Multiprocessors, multiprocessors
 from opmark.plugin import BackendInfo
 from opmark.plugin.operator import count_elements, resize, rules_allow, size_places
 from opmark.plugin.param import Param, parse_bytes, short_bytes
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
 from opmark.plugin.space import THREADS, format_configuration, format_value
+from opmark.runner.survey import survey
 from opmark.schema import Case, Resources, Settings, Task
 from opmark.schema.factors import FactorSetting
 from opmark.schema.load import Load
@@ -40,6 +43,7 @@ _CLIENTS = 8
 _HOSTS = ("cpu", "none")
 """Devices whose calls are computed by threads of the worker; `none` is the null backend, whose threads do nothing."""
 _MPS = "CUDA_MPS_PIPE_DIRECTORY"
+_FIRST_WITH_GREEN_STREAMS = (2, 11)
 
 Value = bool | int | float | str | tuple[int, ...]
 
@@ -73,6 +77,8 @@ class CaseFactor:
     why_not: str = ""
     default: bool = False
     in_bytes: bool = False
+    step: int = 0
+    """Values are multiples of this, or the end of the range; 0 for usual steps."""
     implementation: str = ""
     """For a knob: the implementation that has it."""
 
@@ -118,9 +124,11 @@ class CaseFactor:
         effect of alignment to the curve."""
         if not self.whole:
             return value
-        step = 64 if value >= 512 else 8 if value >= 48 else 1
-        if self.in_bytes or self.group == "resource":
+        step = self.step or (64 if value >= 512 else 8 if value >= 48 else 1)
+        if not self.step and (self.in_bytes or self.group == "resource"):
             step = 1
+        if self.step and value >= self.high:
+            return int(self.high)
         return int(min(max(round(value / step) * step, self.low), self.high))
 
 
@@ -129,7 +137,7 @@ def find_factors(base: Task, info: BackendInfo) -> list[CaseFactor]:
     case, settings = base.case, base.settings
     return [
         *_sizes(case), *_parameters(case, info), *_knobs(base, info), *_threads(settings, info),
-        *_placements(settings, info), *_cache(settings, info), *_device(info), *_parallelism(settings, info),
+        *_placements(settings, info), *_cache(settings, info), *_device(settings, info), *_parallelism(settings, info),
     ]  # fmt: skip
 
 
@@ -231,6 +239,7 @@ def _restrict(factor: CaseFactor, text: str) -> CaseFactor:
             raise InvalidParameter(
                 f"--factor {factor.name}: {bounds[1]:g} is more than there is: {factor.setting().range}", hint
             )
+        _refuse_between_steps(factor, bounds)
         base = min(max(float(factor.base), bounds[0]), bounds[1])  # type: ignore[arg-type]
         whole = int(base) if factor.whole else base
         return dataclasses.replace(factor, low=bounds[0], high=bounds[1], base=whole)
@@ -246,8 +255,17 @@ def _restrict(factor: CaseFactor, text: str) -> CaseFactor:
         raise InvalidParameter(
             f"--factor {factor.name}: {beyond[0]:g} is outside of what there is: {factor.setting().range}", hint
         )
+    _refuse_between_steps(factor, values)
     levels = tuple(sorted({int(v) if factor.whole else v for v in values}))
     return _with_base(dataclasses.replace(factor, levels=levels), hint)
+
+
+def _refuse_between_steps(factor: CaseFactor, values: Sequence[float]) -> None:
+    if factor.step and (between := [v for v in values if v % factor.step and v != factor.high]):
+        raise InvalidParameter(
+            f"--factor {factor.name}: expected multiples of {factor.step}, or {factor.high:g}, got {between[0]:g}",
+            f"as in --factor {factor.name}={_example(factor)}",
+        )
 
 
 def _with_base(factor: CaseFactor, hint: str) -> CaseFactor:
@@ -563,7 +581,7 @@ def _cache(settings: Settings, info: BackendInfo) -> Iterator[CaseFactor]:
     )  # fmt: skip
 
 
-def _device(info: BackendInfo) -> Iterator[CaseFactor]:
+def _device(settings: Settings, info: BackendInfo) -> Iterator[CaseFactor]:
     no_gpu = "" if info.device == "cuda" else f"{info.name} does not compute on an NVIDIA GPU"
     pipe = Path(os.environ.get(_MPS, "/tmp/nvidia-mps")) / "control"
 
@@ -574,9 +592,18 @@ def _device(info: BackendInfo) -> Iterator[CaseFactor]:
         "sm_percent", "resource", "share of the multiprocessors (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE)", set_share, 100,
         low=10, high=100, touches=frozenset({"sm"}),
         why_not=no_gpu or (
-            "" if pipe.exists() else "no MPS daemon runs here: `nvidia-cuda-mps-control -d` starts one; green contexts "
-            "are not used, because a framework keeps its own context"
+            "" if pipe.exists()
+            else "no MPS daemon runs here: `nvidia-cuda-mps-control -d` starts one; factor `sms` needs none"
         ),
+    )  # fmt: skip
+    gpu, why = (Multiprocessors(0, 0), no_gpu) if no_gpu else _multiprocessors(settings, info)
+
+    def set_sms(draft: TaskDraft, value: Any) -> None:
+        draft.resources["sms"] = int(value)
+
+    yield CaseFactor(
+        "sms", "resource", "multiprocessors that calls run on: the stream of a green context", set_sms, gpu.total,
+        low=gpu.step, high=gpu.total, step=gpu.step, touches=frozenset({"sm", "load"}), why_not=why,
     )  # fmt: skip
     clocks = () if no_gpu else _gpu_clocks()
 
@@ -588,6 +615,29 @@ def _device(info: BackendInfo) -> Iterator[CaseFactor]:
         clocks[-1] if clocks else 0, levels=clocks, touches=frozenset({"clock"}),
         why_not=no_gpu or ("" if clocks else "NVML does not tell which clocks this GPU has"),
     )  # fmt: skip
+
+
+def _multiprocessors(settings: Settings, info: BackendInfo) -> tuple[Multiprocessors, str]:
+    """Return what a green context can have here, and why there is none."""
+    why = ""
+    if info.framework != "torch" or info.compiles:
+        why = f"green contexts are for torch, eager: {info.name} launches on streams of its own"
+    elif settings.load:
+        why = "clients call on streams of their own, which have all multiprocessors"
+    elif settings.timer == "graph":
+        why = "a graph is captured on a stream of its own, which has all multiprocessors"
+    else:
+        (found,) = survey([info])
+        numbers = tuple(map(int, re.findall(r"\d+", found.facts.get("torch", ""))[:2]))
+        why = found.reason or ""
+        if not why and numbers < _FIRST_WITH_GREEN_STREAMS:
+            why = f"streams of green contexts came with torch 2.11, and this is {found.facts.get('torch', 'unknown')}"
+    if why:
+        return Multiprocessors(0, 0), why
+    try:
+        return multiprocessors(), ""
+    except OSError as error:
+        return Multiprocessors(0, 0), str(error)
 
 
 def _gpu_clocks() -> tuple[Value, ...]:

@@ -17,7 +17,7 @@ from opmark.schema import Environment
 from opmark.schema.messages import Command, Hello, Reply, decode_command, encode
 from opmark.version import VERSION
 from opmark.worker.measure.instruments import sensors_of
-from opmark.worker.process_setup import apply_resources, apply_side, die_with_parent, facts_of_side
+from opmark.worker.process_setup import apply_resources, apply_side, die_with_parent, facts_of_side, read_resources
 from opmark.worker.task_runner import TaskRunner
 
 # Variables that change what a framework computes with, so that they belong to the record.
@@ -79,6 +79,8 @@ def open_backend(backend_name: str, threads: int) -> tuple[BackendInfo, Backend,
     info = find_backend(backend_name)
     backend = info.load(threads)
     reason = backend.why_unavailable()
+    if not reason and (resources := read_resources()) and resources.sms:
+        reason = backend.limit_multiprocessors(resources.sms)
     facts = {} if reason else backend.environment()
     if info.device == "cuda" and not reason and "gpu" not in facts:
         facts |= visible_gpu()

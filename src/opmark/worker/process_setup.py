@@ -14,7 +14,10 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opmark.schema import Resources
 
 _PR_SET_PDEATHSIG = 1
 _CANNOT_RUN = 126
@@ -55,22 +58,30 @@ def apply_side(environ: Mapping[str, str] = os.environ) -> None:
 def apply_resources(environ: Mapping[str, str] = os.environ) -> None:
     """Keep this process to what it may use of the machine, before any framework starts threads: they inherit it. What
     the kernel refuses ends the process with the reason, since a number under other conditions would mislead."""
-    from opmark.schema.messages import RESOURCES
-
-    if RESOURCES not in environ:
+    found = read_resources(environ)
+    if found is None:
         return
-    import msgspec
-
     from opmark.hardware import resctrl, topology
-    from opmark.schema import Resources
 
-    found = msgspec.json.decode(environ[RESOURCES], type=Resources)
     if found.cores:
         topology.run_on(found.cores)
     if found.memory_node is not None:
         topology.take_memory_from(found.memory_node)
     if found.cache_ways is not None:
         resctrl.join(found.cache_ways)
+
+
+def read_resources(environ: Mapping[str, str] = os.environ) -> Resources | None:
+    """Return what this worker may use of the machine; None for all that there is."""
+    from opmark.schema.messages import RESOURCES
+
+    if RESOURCES not in environ:
+        return None
+    import msgspec
+
+    from opmark.schema import Resources
+
+    return msgspec.json.decode(environ[RESOURCES], type=Resources)
 
 
 def facts_of_side(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:

@@ -79,6 +79,7 @@ class TorchBackend(Backend):
         self.asynchronous = self._device != "cpu"
         self._configured: Configuration = {}
         self._clock = CudaClock() if self._device == "cuda" else None
+        self._sms: int | None = None
         torch.set_num_threads(threads)
         _take_own_device(self._device)
         # No graph is kept unless the backward phase asks for one.
@@ -124,6 +125,8 @@ class TorchBackend(Backend):
                 "cudnn": torch.backends.cudnn.version(),
                 "tf32": torch.backends.cudnn.allow_tf32,
             }
+        if self._sms:
+            facts["sms"] = self._sms
         return facts
 
     def upload(self, array: Any, dtype: str) -> Any:
@@ -287,6 +290,17 @@ class TorchBackend(Backend):
         if forward:
             return _TorchStep(launch, tuple(inputs), seeds), gradients
         return partial(_gradients, roots, seeds, tuple(inputs), keep=True), gradients
+
+    def limit_multiprocessors(self, count: int) -> str | None:
+        if self._clock is None or self.info.framework != "torch" or self.info.compiles:
+            return super().limit_multiprocessors(count)
+        from opmark.frameworks.torch import green_contexts
+
+        self._sms = count
+        if count == torch.cuda.get_device_properties().multi_processor_count:
+            return None
+        self._clock.partial = True
+        return green_contexts.enter(count)
 
     def streams(self, launches: Sequence[Launch]) -> Streams:
         from opmark.frameworks.torch.streams import TorchStreams

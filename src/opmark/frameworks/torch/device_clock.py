@@ -37,6 +37,8 @@ class CudaClock(DeviceClock):
         self.name = "torch-profiler" if self.replaceable else "roctracer"
         self.spoiled = False
         """Whether a capture failed: torch's random numbers are then unusable for the rest of the process."""
+        self.partial = False
+        """Whether calls have some of the multiprocessors only."""
 
     def trace(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> Trace:
         if torch.autograd._profiler_enabled():  # a second session would quietly take the first one's records
@@ -73,6 +75,8 @@ class CudaClock(DeviceClock):
         return [start.elapsed_time(end) * 1e-3 for start, end in pairs]
 
     def capture(self, launches: Sequence[Launch]) -> Callable[[], float]:
+        if self.partial:
+            raise TimerFailed("a graph is captured on a stream of its own, which has all multiprocessors")
         try:
             graph, outputs = _captured(launches)
         except RuntimeError as error:

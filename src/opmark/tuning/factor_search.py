@@ -250,7 +250,8 @@ class _FactorSearch:
                 number = len(self.found.records) + len(known) + len(made) + 1
                 most = max(number, points * options.processes)
                 options.on_progress(FactorProgress(number, most, process, options.processes, what))
-                for record in run_plan(Plan((task,), ()), self.workers, retries=options.retries):
+                fresh = not (self.found.records or known or made)  # later, a level that cannot be had is skipped
+                for record in run_plan(Plan((task,), ()), self.workers, retries=options.retries, fresh=fresh):
                     options.add(record)
                     made.append(record)
                 self.longest = max(self.longest, options.clock() - began)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch.cuda import green_contexts as of_torch
 
 from opmark.errors import TimerFailed
 from opmark.frameworks.torch import green_contexts
 from opmark.frameworks.torch.device_clock import CudaClock
 from opmark.plugin.registry import backend
 
+of_torch = pytest.importorskip("torch.cuda.green_contexts")
 DEFAULT = SimpleNamespace(cuda_stream=0)
 
 

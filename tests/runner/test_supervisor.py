@@ -429,6 +429,11 @@ def test_cores_that_are_not_there_are_a_record_with_the_reason(make_task: MakeTa
     assert "cores 99999 cannot be used here" in record.reason
 
 
+def test_multiprocessors_that_a_backend_cannot_keep_to_are_the_reason_in_its_hello() -> None:
+    with supervised(Resources(sms=8), []) as supervisor:
+        assert supervisor.start().unavailable == "null cannot keep to a part of the multiprocessors"
+
+
 def test_ways_of_the_cache_that_cannot_be_had_are_a_record_with_the_reason(make_task: MakeTask) -> None:
     if not why_not():
         pytest.skip("this machine shares out its cache")

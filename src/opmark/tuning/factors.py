@@ -621,7 +621,7 @@ def _multiprocessors(settings: Settings, info: BackendInfo) -> tuple[Multiproces
     """Return what a green context can have here, and why there is none."""
     why = ""
     if info.framework != "torch" or info.compiles:
-        why = f"green contexts are for torch, eager: {info.name} launches on streams of its own"
+        why = f"{info.name} may launch on other streams than that of a green context; torch-cuda does not"
     elif settings.load:
         why = "clients call on streams of their own, which have all multiprocessors"
     elif settings.timer == "graph":

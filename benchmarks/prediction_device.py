@@ -35,12 +35,14 @@ def collect_and_evaluate(device: str, budget: float, out: Path, seed: int, threa
 
 
 def evaluation(samples: Samples, seed: int) -> str:
-    """Return a table: each shape is tested once, by a model that was trained without it and the rest of its fifth."""
-    tested, answers = [], []
+    """Return a table: each shape is tested once, by a model that was trained without it and the rest of its fifth. A
+    line names the classes that have too few shapes for that."""
+    tested, answers, few = [], [], list[str]()
     kinds = np.asarray([class_of(str(op)) for op in samples.operator], dtype=object)
     for kind in sorted(set(kinds)):
         own = samples.take(kinds == kind)
         if len(own) < 2 * FEWEST:
+            few.append(f"{kind} ({len(own)})")
             continue
         keys = own.shape_keys
         folds = np.random.default_rng(seed).permutation(np.arange(keys.max() + 1) % _FOLDS)[keys]
@@ -49,6 +51,9 @@ def evaluation(samples: Samples, seed: int) -> str:
             model = train_class(kind, own.take(folds != fold), seed=seed, effort=_EFFORT)
             tested.append(test)
             answers.append((*predict_class(model, test), model.neighbour(test)))
+    left_out = f"left out, with fewer than {2 * FEWEST} shapes: {', '.join(few)}"
+    if not tested:
+        return f"no class has enough shapes to be tested; {left_out}; a longer --budget measures more"
     test = join_samples(tested)
     seconds, low, high, neighbour = (np.concatenate(parts) for parts in zip(*answers, strict=True))
     families = np.asarray([_family(str(op)) for op in test.operator], dtype=object)
@@ -69,6 +74,7 @@ def evaluation(samples: Samples, seed: int) -> str:
     lines.append(line("all", np.ones(len(test), dtype=bool)))
     errors = [mape(seconds[families == name], test.seconds[families == name]) for name in set(families)]
     lines.append(f"\nmedian over the families: {np.median(errors):.1f}; worst: {max(errors):.1f}")
+    lines += [left_out] if few else []
     return "\n".join(lines)
 
 

@@ -1,39 +1,50 @@
 """Whole models on this CPU, predicted and measured: `python -m benchmarks.prediction --part models`.
 
-The first start measures operators to learn from (`--budget`, and the peaks of the machine beside it) and trains; later
-ones go on where `--limit` ended the last, and only print once everything is there.
+The first start measures operators to learn from (for 80 s, and the peaks of the machine beside it) and trains; later
+ones go on where `--limit` ended the last, and only print once everything is there. A start with `--budget` measures for
+so long in any case. The model is trained anew where the store has more to learn from than it was trained with.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 from statistics import median
 
-from opmark.api.predict import measure_for_training, predict, save_predictor, train_from_store
+from opmark.api.predict import measure_for_training, predict, save_predictor, stored_samples, train_from_store
 from opmark.api.requests import RunRequest
 from opmark.api.result import existing_store
 from opmark.api.run import run_request
 from opmark.errors import UserError
 from opmark.plugin.registry import backend as find_backend
+from opmark.prediction.class_model import FEWEST, TrainingEffort
+from opmark.prediction.predictor import Predictor, load
+from opmark.prediction.samples import Samples, class_of
 from opmark.runner.guests.placement import why_missing
 from opmark.schema.record import COUNTED
 from opmark.units import percent, seconds
 
 MODELS = ("resnet-18", "mobilenet_v2", "inception_v3", "bert-base", "multi-head", "two-towers")
 BACKENDS = ("torch-cpu", "torch-compile-cpu")
+_BUDGET = 80.0
+"""Seconds of measuring at the first start."""
 _LEARNT = ("linear", "linear", "conv2d", "conv2d", "add", "relu", "gelu", "layer_norm", "batch_norm", "batched_matmul")
 """Operators that the model learns from, those of a class with few operators more often."""
 _LABEL = "whole models"
 
 
-def predict_and_measure(budget: float, limit: float, out: Path, seed: int, threads: int | None) -> None:
+def predict_and_measure(budget: float | None, limit: float, out: Path, seed: int, threads: int | None) -> None:
     """Print a line for each model and backend: predicted with its interval, measured, error."""
     began = time.monotonic()
     out.mkdir(parents=True, exist_ok=True)
     db, model = out / "prediction.db", out / "torch-cpu.npz"
-    if not model.is_file():
+    known = load(model) if model.is_file() else None
+    if budget is None:
+        budget = _BUDGET if known is None else 0.0
+    if budget > 0:
         measure_for_training("torch-cpu", budget, operators=_LEARNT, db=db, seed=seed, threads=threads)
+    if known is None or is_outgrown(known, stored_samples("torch-cpu", db=db, threads=threads)[0]):
         save_predictor(train_from_store("torch-cpu", db=db, threads=threads, seed=seed), model)
     print("| model | backend | predicted | 90 % interval | measured | error | inside | calls |")
     print("|---|---|---:|---:|---:|---:|---|---:|")
@@ -72,6 +83,14 @@ def predict_and_measure(budget: float, limit: float, out: Path, seed: int, threa
             )
     for backend, own in errors.items():
         print(f"\n{backend}: mean error {percent(sum(own) / len(own))}, median {percent(median(own))}")
+
+
+def is_outgrown(known: Predictor, samples: Samples) -> bool:
+    """Return whether training would learn from more shapes than a model has learnt from: classes with too few shapes on
+    a chip teach nothing."""
+    counts = Counter(zip(map(class_of, map(str, samples.operator)), samples.device, strict=True))
+    learnt = sum(sum(model.counts.values()) for model in known.models.values())
+    return sum(min(count, TrainingEffort.rows) for count in counts.values() if count >= FEWEST) > learnt
 
 
 def _stored(name: str, backend: str, db: Path) -> float | None:

@@ -6,9 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from benchmarks import prediction_device
+from benchmarks import prediction_device, prediction_models
 
 from opmark.prediction.class_model import FEWEST
 from opmark.prediction.samples import ChipFigures, Samples, samples_of
@@ -42,3 +43,12 @@ def test_classes_with_too_few_shapes_are_named_and_not_tested(monkeypatch: pytes
     table = prediction_device.evaluation(made_up_samples({"matmul": 2 * FEWEST, "conv2d": 12}), seed=0)
     assert f"| linear | matmul | {2 * FEWEST} | 0.0 |" in table
     assert table.endswith(f"left out, with fewer than {2 * FEWEST} shapes: conv (12)")
+
+
+def test_a_model_is_trained_anew_where_there_is_more_to_learn_from() -> None:
+    known: Any = SimpleNamespace(models={"linear": SimpleNamespace(counts={"made-up": 40})})
+    for counts, more in (
+        ({"matmul": 40}, False), ({"matmul": 40, "conv2d": FEWEST - 1}, False), ({"matmul": 41}, True),
+        ({"matmul": 40, "conv2d": FEWEST}, True),
+    ):  # fmt: skip
+        assert prediction_models.is_outgrown(known, made_up_samples(counts)) is more

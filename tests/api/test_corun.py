@@ -150,6 +150,18 @@ def test_an_interrupted_co_run_is_resumed_round_by_round(tmp_path):
         corun(["matmul", "add"], resume=True, **given)
 
 
+def test_no_co_run_is_begun_when_time_is_up_and_a_longer_budget_resumes_them(tmp_path):
+    given = {"backend": "null-device", "processes": 1, "db": tmp_path / "runs.db", **QUICK}
+    short = corun(["matmul", "softmax", "add"], budget=1e-6, **given)
+    assert len(short.results) == 1
+    (note,) = short.notes
+    assert note.startswith("2 of 3 co-runs not measured, because --budget is over: --resume")
+    whole = corun(["matmul", "softmax", "add"], resume=True, **given)
+    assert whole.run.id == short.run.id
+    assert len(whole.results) == 3
+    assert whole.notes == ()
+
+
 def test_an_interrupted_search_is_resumed_and_then_judged(tmp_path):
     given = {"backend": "null", "tune": True, "trials": 2, "processes": 1, "budget": 60, "db": tmp_path / "runs.db"}
     with pytest.raises(KeyboardInterrupt):

@@ -301,8 +301,8 @@ class CorunSession:
     def run(
         self, companies: Sequence[Sequence[Member]], notes: Sequence[str] = (), since: float | None = None
     ) -> Corun:
-        """Measure companies in rounds of fresh processes until their verdicts are decided, or time is up. `since`: when
-        the time began to run."""
+        """Measure companies in rounds of fresh processes until their verdicts are decided, or time is up: none is begun
+        that would take longer than what is left, but the first. `since`: when the time began to run."""
         request, label = self.request, ""
         until = stages(self.most) if request.processes is None else [self.most]
         with (
@@ -315,19 +315,23 @@ class CorunSession:
                 request.timeout, request.compile_timeout, request.say, store.add_environment, clocks=clocks
             )
             left = list(companies)
-            since, process = time.monotonic() if since is None else since, 0
+            since, process, longest = time.monotonic() if since is None else since, 0, 0.0
             for stage in until:
                 while process < stage and left:
-                    began = time.monotonic()
                     for place, members in enumerate(left):
                         names = " beside ".join(one.task.case.op for one in members)
                         request.on_step(process * len(left) + place, stage * len(left), names)
-                        if not round_of(members, process, done):
-                            recorder.add(*run_company(members, process, workers))
+                        if round_of(members, process, done):
+                            continue
+                        began = time.monotonic()
+                        if longest and began - since + longest > request.budget:
+                            missing = [] if process else [one for one in left[place:] if not round_of(one, 0, done)]
+                            notes = [*notes, *_not_begun(len(missing), len(companies))]
+                            left = []
+                            break
+                        recorder.add(*run_company(members, process, workers))
+                        longest = max(longest, time.monotonic() - began)
                     process += 1
-                    now = time.monotonic()
-                    if now - since + (now - began) > request.budget:
-                        left = []
                 undecided = self._undecided(self.results(store, recorder.records, len(until)))
                 left = [one for one in left if _key(one) in undecided]
             results = self.results(store, recorder.records, len(until))
@@ -423,6 +427,14 @@ class CorunSession:
                     f"{next(iter(names))} cannot run several operators at the same time: it has no streams",
                     "as in --backend torch-cuda or --backend torch-cpu",
                 )
+
+
+def _not_begun(missing: int, every: int) -> list[str]:
+    """Return a remark about co-runs that were never begun, because time was up."""
+    if not missing:
+        return []
+    many = f"{missing} of {count_noun(every, 'co-run')} not measured, because --budget is over"
+    return [f"{many}: --resume with a longer one goes on"]
 
 
 def _key(members: Sequence[Member]) -> object:

@@ -617,8 +617,8 @@ class CorunRequest(StoreOptions):
     resume: Annotated[bool, Option("Continue an interrupted co-run.")] = False
     budget: Annotated[
         float,
-        Option("Seconds after which no further round is started.", above=0, most=LONGEST, unit=SECONDS,
-               example="900"),
+        Option("How long to measure, as in 90s, 10m or 2h: no co-run is begun that would not be done by then.", above=0,
+               most=LONGEST, unit=SECONDS, example="15m"),
     ] = 900.0  # fmt: skip
     margin: Annotated[float, _MARGIN] = MARGIN
     seed: Annotated[int, _measuring("seed")] = 0

@@ -122,6 +122,19 @@ def test_cores_and_knobs_are_tuned_together(tmp_path):
     assert any(note.startswith("best alone") for note in found.notes)
 
 
+def test_each_operator_of_a_workload_runs_beside_itself_too(tmp_path):
+    file = tmp_path / "ops.yaml"
+    file.write_text(
+        "schema: 1\nname: two\ncases: [{op: add, params: {shape: [64]}}, {op: exp, params: {shape: [64]}}]\n"
+    )
+    found = corun(workload=file, backend="null-device", processes=1, db=tmp_path / "runs.db", **QUICK)
+    assert [tuple(one.op for one in result.members) for result in found.results] == [
+        ("add", "add"), ("add", "exp"), ("exp", "exp"),
+    ]  # fmt: skip
+    one, other = found.results[0].members
+    assert one.case == other.case
+
+
 def interrupt_after(count):
     seen = []
 

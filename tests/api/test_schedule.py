@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 
 import opmark  # noqa: E402
 from opmark.analysis.rows import RunView  # noqa: E402
+from opmark.api.extract import extract, model_case  # noqa: E402
 from opmark.api.items import view_stored_run  # noqa: E402
 from opmark.api.program_times import case_of_call  # noqa: E402
 from opmark.api.result import open_store  # noqa: E402
@@ -30,10 +31,16 @@ from opmark.prediction.predictor import Predictor, shipped  # noqa: E402
 from opmark.report.charts.schedule import schedules  # noqa: E402
 from opmark.report.charts.svg.picture import svg  # noqa: E402
 from opmark.report.console.schedule import print_schedule  # noqa: E402
+from opmark.runner.plan import make_plan, settings_for  # noqa: E402
+from opmark.runner.selection import select_cases  # noqa: E402
+from opmark.runner.worker_process import environ_for  # noqa: E402
+from opmark.schema.company import Companion  # noqa: E402
 from opmark.schema.corun import CorunMember, CorunRatio  # noqa: E402
+from opmark.schema.options import MeasureOptions, Selection  # noqa: E402
 from opmark.schema.schedule import SCHEDULE, Schedule, ScheduleQuestion  # noqa: E402
 from opmark.store.runs import find_run  # noqa: E402
 from opmark.traces import schedule_child  # noqa: E402
+from opmark.traces.schedule_question import ProgramProcess  # noqa: E402
 
 pytestmark = pytest.mark.tuning
 MODEL = "model:two-towers"
@@ -301,7 +308,9 @@ def test_slowdowns_of_stored_co_runs_stand_in_for_timing_stages(
     db = tmp_path / "corun.db"
     with pytest.raises(UserError, match="the store has no co-run of two operators of model:two-towers") as refused:
         opmark.schedule(MODEL, params=SMALL, slowdowns=True, measure=False, search="0.1s", threads=2, db=db)
-    assert "opmark corun" in str(refused.value.hint)
+    hint = str(refused.value.hint)
+    assert "`opmark extract model:two-towers -p size=small -p batch=8 -o ops.yaml`" in hint
+    assert f"`opmark corun -w ops.yaml --backend torch-cpu --db {db}`" in hint
     monkeypatch.setattr("opmark.prediction.units.make_units.__defaults__", (0.0, 9))
     asked: list[str] = []
 
@@ -328,6 +337,20 @@ def test_slowdowns_of_stored_co_runs_stand_in_for_timing_stages(
     assert any("from co-runs" in note for note in found.notes)
     assert found.chosen.schedule is not None
     assert found.chosen.schedule.width == 1  # nobody runs beside another one so slowly
+
+
+@pytest.mark.parametrize("model", [MODEL, "model:multi-head", "model:mixture-of-experts"])
+def test_co_runs_of_extracted_operators_have_the_cases_that_a_program_describes(model: str, tmp_path: Path) -> None:
+    case, info = model_case(model, None, "small"), backend("torch-cpu")
+    file = tmp_path / "ops.yaml"
+    file.write_text(extract(model, size="small").text)
+    tasks = make_plan(select_cases(Selection(workload=file)).cases, [info.name], settings_for(MeasureOptions())).tasks
+    stored = {Companion.of(task, (0,)).case.id for task in tasks}  # as `stored_slowdowns` reads them from a record
+    with ProgramProcess(case.op, dict(case.params), info.name, 1, environ_for(info, 1)) as process:
+        calls = [call for called in process.describe().calls for call in called]
+    described = {found.id for call in calls if (found := case_of_call(call))}
+    assert described
+    assert described <= stored
 
 
 def test_options_that_need_a_search_are_refused_where_there_is_none(found: Scheduling, folder: Path) -> None:

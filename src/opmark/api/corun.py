@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise
+from itertools import combinations, combinations_with_replacement, pairwise
 from typing import Any
 
 import msgspec
@@ -109,7 +109,10 @@ def _operators(request: CorunRequest) -> list[CorunOperator]:
             "name two, as in `opmark corun matmul softmax`; the same one may be named twice",
         )
     if len(cases) > _MOST_MEMBERS:
-        raise UserError(f"expected at most {_MOST_MEMBERS} operators, got {len(cases)}", "choose fewer")
+        raise UserError(
+            f"expected at most {_MOST_MEMBERS} operators, got {len(cases)}",
+            "choose fewer: take entries out of the workload" if request.workload is not None else "choose fewer",
+        )
     for case in cases:
         if rank_count(case):
             raise UserError(
@@ -268,9 +271,11 @@ class CorunSession:
         self._check_cores()
 
     def companies(self) -> list[list[Member]]:
-        """Return every pair; with three operators or more, on request, also all of them."""
+        """Return every pair; of a workload, each operator beside itself too, because branches of a program are often
+        alike; with three operators or more, on request, also all of them."""
         count = len(self.operators)
-        places: list[tuple[int, ...]] = list(combinations(range(count), 2))
+        pairs = combinations if self.request.workload is None else combinations_with_replacement
+        places: list[tuple[int, ...]] = list(pairs(range(count), 2))
         if self.request.group and count > 2:
             places.append(tuple(range(count)))
         return [self.members(one) for one in places]
@@ -278,9 +283,9 @@ class CorunSession:
     def members(self, places: Sequence[int]) -> list[Member]:
         """Return some of the operators as they run together."""
         on_host = [place for place in places if self.operators[place].on_host]
-        cores = dict(zip(on_host, self._cores_of(on_host), strict=True))
+        cores = iter(self._cores_of(on_host))
         whole = self.whole_cores(on_host)
-        return [self.member(place, cores.get(place, ()), whole) for place in places]
+        return [self.member(place, next(cores) if self.operators[place].on_host else (), whole) for place in places]
 
     def whole_cores(self, places: Sequence[int]) -> tuple[int, ...]:
         """Return the cores that some of the operators have between them."""

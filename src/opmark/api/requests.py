@@ -570,7 +570,11 @@ class CorunRequest(StoreOptions):
     ] = field(default=(), kw_only=False)  # fmt: skip
     workload: Annotated[
         PathLike | None,
-        Option("A workload file: each of its cases is an operator.", ("-w", "--workload"), form="path"),
+        Option(
+            "A workload file: each of its cases is an operator, which also runs beside itself.",
+            ("-w", "--workload"),
+            form="path",
+        ),
     ] = None
     params: Annotated[
         Names,

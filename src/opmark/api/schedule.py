@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -607,6 +608,8 @@ class _ProgramScheduling:
     ) -> Callable[[int, int], float]:
         """Return slowdown(unit, other) from co-runs in the store: the mean over the pairs of their operators, by their
         times. Units of which no pair was measured have the median of the others."""
+        if len(units) < 2:
+            return _no_slowdown
         ids = [[case.id for one in called if (case := case_of_call(one))] for called in program.calls]
         table: dict[tuple[str, str], float] = {}
         with existing_store(self.request.db) as store:
@@ -624,8 +627,9 @@ class _ProgramScheduling:
                 known[unit, other] = sum(weight * ratio for weight, ratio in weighed) / total
         if not known:
             raise UserError(
-                f"--slowdowns: the store has no co-run of two operators of {self.case.op} on {self.info.name} here",
-                f"`opmark extract {self.case.op} -o ops.yaml` and `opmark corun -w ops.yaml` measure them",
+                f"--slowdowns: the store has no co-run of two operators of {describe_case(self.case)} on "
+                f"{self.info.name} here",
+                self._how_to_corun(),
             )
         usual = median(known.values())
         total_pairs = len(units) * (len(units) - 1)
@@ -634,6 +638,24 @@ class _ProgramScheduling:
             + (f"; the others are taken for their median, {usual:.3g}" if len(known) < total_pairs else "")
         )
         return lambda unit, other: known.get((unit, other), usual)
+
+    def _how_to_corun(self) -> str:
+        """Return the commands that measure co-runs of the operators of this program."""
+        name, device = self.case.op, self.info.device
+        listing = ["extract", name]
+        if name.startswith(TRACE_PREFIX):
+            listing = ["import", shlex.quote(name.removeprefix(TRACE_PREFIX))]
+        else:
+            listing += [f"--size {self.request.size}"] if self.request.size else []
+            for key, value in (self.request.params or {}).items():
+                listing.append(f"-p {key}={value[0] if isinstance(value, list) else value}")
+            listing += [f"--device {device}"] if device != "cpu" else []
+        store = f" --db {shlex.quote(str(self.request.db))}" if self.request.db else ""
+        return (
+            f"`opmark {' '.join(listing)} -o ops.yaml` and "
+            f"`opmark corun -w ops.yaml --backend {self.info.name}{store}` measure them; "
+            "leave what matters least out of the file, because a co-run takes at most 32 operators"
+        )
 
     def _search_elsewhere(self, process: ProgramProcess) -> Scheduling:
         """Schedule over chips that are not here, by predicted times."""

@@ -305,13 +305,13 @@ def test_energy_is_predicted_for_every_schedule_and_read_from_records(
 def test_slowdowns_of_stored_co_runs_stand_in_for_timing_stages(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setattr("opmark.prediction.units.make_units.__defaults__", (0.0, 9))
     db = tmp_path / "corun.db"
     with pytest.raises(UserError, match="the store has no co-run of two operators of model:two-towers") as refused:
         opmark.schedule(MODEL, params=SMALL, slowdowns=True, measure=False, search="0.1s", threads=2, db=db)
     hint = str(refused.value.hint)
     assert "`opmark extract model:two-towers -p size=small -p batch=8 -o ops.yaml`" in hint
     assert f"`opmark corun -w ops.yaml --backend torch-cpu --db {db}`" in hint
-    monkeypatch.setattr("opmark.prediction.units.make_units.__defaults__", (0.0, 9))
     asked: list[str] = []
 
     def stored(store: object, machine: str) -> Iterator[tuple[tuple[Any, Any], CorunRatio]]:

@@ -663,6 +663,7 @@ class _ProgramScheduling:
         request.on_step(0, 0, "what the operators compute")
         program = process.describe()
         columns: dict[str, list[float]] = {}
+        names: dict[str, str] = {}
         for name in split_names(request.predict):
             times = self._predict(program, name)
             if times.unknown:
@@ -673,7 +674,7 @@ class _ProgramScheduling:
                     f"where it is: `opmark schedule {self.case.op} --no-run --times FILE` measures all of them; "
                     "--far answers what lies far outside",
                 )
-            columns[times.chip] = times.seconds()
+            columns[times.chip], names[times.chip] = times.seconds(), name
         table = _table(self.case.op, program.graph, columns)
         if request.times is not None:
             write_table(table, Path(request.times))
@@ -681,7 +682,7 @@ class _ProgramScheduling:
         if len(columns) > 1:
             notes.append("transfers between chips cost nothing here: write a table with --times FILE, and add them")
         found = _schedule_table(table, table.devices, request.method, self.case.op, notes)
-        energies = [self._predict_joules(program, name) for name in split_names(request.predict)]
+        energies = [self._predict_joules(program, names[chip]) for chip in table.devices]
         return _with_joules(found, table, energies)
 
     def _why_no_optimum(self, units: UnitGraph, resources: SharedResources) -> str:

@@ -44,6 +44,13 @@ def test_nothing_joins_a_group_that_it_reaches_through_a_library() -> None:
     assert found.graph.operators == ["relu", "matmul", "add"]
 
 
+def test_groups_do_not_wait_for_each_other() -> None:
+    names = ["relu", "relu", "add", "gelu", "add"]
+    found = fuse(program([[], [], [0, 1], [0], [1, 3]], [[call(name)] for name in names]))
+    assert found.graph.operators == ["relu+gelu", "relu+add+add"]
+    assert found.graph.needs == [[], [0]]
+
+
 def test_views_cost_a_compiler_nothing_and_stay_with_what_they_show() -> None:
     found = fuse(program([[], [0], [1]], [[call("matmul", 2)], [], [call("relu")]]))
     assert sum(map(len, found.calls)) == 2

@@ -6,11 +6,11 @@ registers. Products, convolutions, attention, pooling and sorting stay calls of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from opmark.prediction.samples import ROWS, class_of
 from opmark.schema.call_sizes import CalledOperator, CallSizes
-from opmark.schema.schedule import DescribedProgram, OperatorGraph
+from opmark.schema.schedule import DescribedProgram, OperatorGraph, topological_order, unit_needs
 
 _FUSED = frozenset({ROWS, "softmax", "reduction", "callable"})
 """Classes of operators that are fused with each other."""
@@ -23,41 +23,47 @@ def fuse(program: DescribedProgram) -> DescribedProgram:
     of the group. Views, which cost it nothing, are left out."""
     graph = program.graph
     group_of: dict[int, int] = {}
-    before: list[frozenset[int]] = []
     members: dict[int, list[int]] = {}
-    for number in range(len(program.calls)):
-        needs = graph.needs[number]
-        before.append(frozenset(needs).union(*(before[one] for one in needs)))
+    for number, needs in enumerate(graph.needs):
         joined = next(
-            (group for one in reversed(needs) if (group := group_of.get(one)) is not None
-             and _may_join(program, members[group], number, before)),
+            (group_of[one] for one in reversed(needs) if _may_join(program, group_of[one], number, group_of, members)),
             number,
-        )  # fmt: skip
+        )
         group_of[number] = joined
         members.setdefault(joined, []).append(number)
-    order = sorted(members, key=lambda group: members[group][-1])
+    groups = list(members.values())
+    before = unit_needs(groups, graph.needs)
+    order = topological_order(before)
     place = {group: index for index, group in enumerate(order)}
-    calls: list[list[CalledOperator]] = []
-    names, found_needs, nbytes = [], [], []
-    for group in order:
-        own = members[group]
-        calls.append(_joined(program, own, group_of))
-        names.append("+".join(graph.operators[one].rpartition("::")[2] for one in own))
-        found_needs.append(sorted({place[group_of[b]] for one in own for b in graph.needs[one]} - {place[group]}))
-        nbytes.append(graph.nbytes[own[-1]])
-    return DescribedProgram(OperatorGraph(names, found_needs, f"{graph.digest} fused", nbytes), calls)
+    fused = OperatorGraph(
+        ["+".join(graph.operators[one].rpartition("::")[2] for one in groups[group]) for group in order],
+        [sorted(place[other] for other in before[group]) for group in order],
+        f"{graph.digest} fused",
+        [graph.nbytes[groups[group][-1]] for group in order],
+    )
+    return DescribedProgram(fused, [_joined(program, groups[group]) for group in order])
 
 
-def _may_join(program: DescribedProgram, group: Sequence[int], number: int, before: Sequence[frozenset[int]]) -> bool:
-    """Return whether an operator may be computed with a group: both pass over data, and nothing that is not in the
-    group has to run between them."""
-    if not _is_view(program, number) and not all(_fuses(call) for call in program.calls[number]):
+def _may_join(
+    program: DescribedProgram, group: int, number: int, group_of: Mapping[int, int], members: Mapping[int, list[int]]
+) -> bool:
+    """Return whether an operator may be computed with a group: both pass over data, or it is a view, and nothing that
+    is not in the group has to run between them."""
+    together = [*members[group], number]
+    if not _is_view(program, number) and not all(_fuses(call) for one in together for call in program.calls[one]):
         return False
-    if not all(_fuses(call) for one in group for call in program.calls[one]):
-        # A view of what a library has computed goes with it.
-        return _is_view(program, number)
-    outside = set(program.graph.needs[number]) - set(group)
-    return not any(before[one] & set(group) for one in outside)
+    # No other group that the operator needs may need this one, directly or through others.
+    left = [group_of[one] for one in program.graph.needs[number] if group_of[one] != group]
+    seen: set[int] = set()
+    while left:
+        other = left.pop()
+        if other == group:
+            return False
+        if other not in seen:
+            seen.add(other)
+            left += [group_of[one] for member in members[other] for one in program.graph.needs[member]
+                     if group_of[one] != other]  # fmt: skip
+    return True
 
 
 def _is_view(program: DescribedProgram, number: int) -> bool:
@@ -69,7 +75,8 @@ def _fuses(call: CalledOperator) -> bool:
     return class_of(name) in _FUSED and not any(part in name for part in _LIBRARY)
 
 
-def _joined(program: DescribedProgram, own: Sequence[int], group_of: dict[int, int]) -> list[CalledOperator]:
+def _joined(program: DescribedProgram, own: Sequence[int]) -> list[CalledOperator]:
+    """Return the calls of a group: one, where operators were fused."""
     calls = [call for one in own for call in program.calls[one]]
     if len(calls) < 2 or not all(map(_fuses, calls)):
         return calls

@@ -73,13 +73,17 @@ class _GraphTensors:
 
     def __init__(self, graph: Any) -> None:
         self._constants = {one.name: one for one in graph.initializer}
+        self._constants |= {
+            node.output[0]: one.t
+            for node in graph.node if node.op_type == "Constant" for one in node.attribute if one.name == "value"
+        }  # fmt: skip
         self._typed = {one.name: one.type.tensor_type for one in (*graph.value_info, *graph.input, *graph.output)}
 
     def constant(self, name: str) -> list[int]:
         """Return the values of a constant."""
         if name not in self._constants:
-            raise _NoOperator(f"`{name}` is no constant")
-        found: list[int] = numpy_helper.to_array(self._constants[name]).tolist()
+            raise _NoOperator(f"the values of `{name}` are not known before it runs")
+        found: list[int] = numpy_helper.to_array(self._constants[name]).ravel().tolist()
         return found
 
     def spec(self, name: str) -> TensorSpec:
@@ -189,6 +193,8 @@ def _products(a: TensorSpec, b: TensorSpec) -> list[Proposal]:
 
 def _reductions(op: str, x: TensorSpec, attributes: Mapping[str, Any]) -> list[Proposal]:
     """Propose a reduction along one axis; several that lie beside each other are one in memory."""
+    if attributes.get("noop_with_empty_axes") and not attributes.get("axes"):
+        return []
     rank = len(x.shape)
     axes = sorted(axis % rank for axis in attributes.get("axes") or range(rank))
     if not axes or axes != list(range(axes[0], axes[-1] + 1)):

@@ -84,6 +84,13 @@ def test_a_workload_is_summed_between_hidden_and_waited_for_launches(tmp_path: P
     assert found.interval[0] < found.alone < found.interval[1]
 
 
+def test_parameters_do_not_go_with_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "one.yaml"
+    path.write_text("schema: 1\nname: one\ncases:\n- {op: relu, params: {shape: [512, 512]}}\n")
+    with pytest.raises(UserError, match="a workload brings its own"):
+        predict(str(path), {"shape": [[64]]}, on="T4")
+
+
 def test_what_lies_far_outside_in_a_workload_is_listed_and_the_rest_predicted(main: Command, tmp_path: Path) -> None:
     path = tmp_path / "far.yaml"
     path.write_text(

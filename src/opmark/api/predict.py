@@ -184,7 +184,7 @@ def predict(
         info = find_backend(backend or predictor.backend)
         try:
             whole = predict_whole(program, on, predictor, info, far=far)
-        except Unsupported as error:
+        except (Unsupported, UserError) as error:
             notes.append(f"not predicted as a whole: {error.message}")
     return PredictedCases(what, name, found_cases, tuple(skipped), predictor, tuple(notes), whole)
 
@@ -202,7 +202,8 @@ def _program(what: str, params: Mapping[str, Any] | None, size: str) -> Case | N
 def find_predictor(
     backend: str | None = None, on: str = "", model: PathLike | None = None, quantity: str | None = None
 ) -> Predictor:
-    """Return the model of a file; else the user's own for the backend, or for the chip; else the one that ships."""
+    """Return the model of a file; else the user's own for the backend, or for the chip; else the one that ships. What
+    torch.compile makes is predicted by the model of torch on that device, unless it has one of its own."""
     if quantity not in (None, ENERGY, *TIMES):
         raise InvalidParameter(f"--quantity: expected one of {', '.join((*TIMES, ENERGY))}, got `{quantity}`")
     energy = quantity == ENERGY
@@ -435,7 +436,7 @@ def _cases(what: str, params: Mapping[str, Any] | None, size: str, phase: str) -
         return cases, [str(problem) for problem in found.problems]
     path = what.removeprefix(TRACE_PREFIX)
     if Path(path).is_file():
-        selected = select_cases(Selection(workload=path))
+        selected = select_cases(Selection(workload=path, params=params))
         return list(selected.cases), list(map(str, selected.source.problems if selected.source else ()))
     if Path(path).suffix in (".yaml", ".yml", ".json"):
         raise UserError(f"there is no file {path}", "a workload or a trace is named by its path")

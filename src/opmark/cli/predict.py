@@ -86,7 +86,7 @@ def case(
         if found.whole:
             about = {"op": found.what, "chip": found.chip, "source": "predicted", "backend": found.predictor.backend}
             print_json_lines([{**about, "whole": msgspec.to_builtins(found.whole)}])
-        for line in _not_predicted(found):
+        for line in (*found.notes, *_not_predicted(found)):
             talk(line)
         return
     console().print(_table(found))

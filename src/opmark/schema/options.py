@@ -185,7 +185,8 @@ def read_duration(text: str, flag: str = "") -> float:
         return float(text)  # `inf` and `nan`, which a range refuses in its own words
     except ValueError:
         raise InvalidParameter(
-            f"{flag}{': ' * bool(flag)}expected a duration, got `{text}`", f"as in {flag or '90'} 90s, 10m or 2h"
+            f"{flag}{': ' * bool(flag)}expected a duration, got `{text}`",
+            f"as in {flag}{' ' * bool(flag)}90s, 10m or 2h",
         ) from None
 
 

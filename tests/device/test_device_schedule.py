@@ -20,8 +20,10 @@ PARAMS = {"size": "small", "batch": 8}
 def test_a_program_over_processor_and_gpu_is_verified_and_compared_in_turns(method: str, tmp_path: Path) -> None:
     found = opmark.schedule(
         "model:two-towers", params=PARAMS, on="cpu,cuda", method=method, search="5s", processes=2, budget="30s",
-        db=tmp_path / "runs.db",
+        db=tmp_path / "runs.db", save=tmp_path / "two.json",
     )  # fmt: skip
+    again = opmark.schedule(str(tmp_path / "two.json"), measure=False)
+    assert again.threads == found.threads
     assert found.lanes == ("cpu", "cuda")
     assert found.compared is not None
     assert set(found.compared.statuses) <= {"ok", "disturbed"}

@@ -76,6 +76,7 @@ from opmark.schema.schedule import (
     Schedule,
     StageTimes,
     Timeline,
+    lanes_of,
     one_by_one,
     read_schedule,
     sequential,
@@ -390,12 +391,10 @@ class _ProgramScheduling:
             )
         self.case = self._find_case()
         self.info = self._find_backend()
-        cpu = self.info.device == "cpu"
-        self.threads = (
-            request.threads or (known.schedule.threads if known and cpu else default_threads())
-            if cpu or self.beside
-            else 1
-        )
+        named = known is not None and any(lane.device for *_, lane in lanes_of(known.schedule))
+        self.on_threads = self.info.device == "cpu" or bool(self.beside) or named
+        usual = known.schedule.threads if known else default_threads()
+        self.threads = request.threads or usual if self.on_threads else 1
         if known is not None and known.schedule.threads != self.threads:
             raise UserError(
                 f"the schedule is for {count_noun(known.schedule.threads, 'thread')}, not {self.threads}",
@@ -411,7 +410,7 @@ class _ProgramScheduling:
                 found = self._of_saved(known) if known else self._search(process)
                 chosen = found.chosen.schedule
                 assert chosen is not None
-                timeline = tuple(process.trace(chosen)) if request.measure and (cpu or self.beside) else ()
+                timeline = tuple(process.trace(chosen)) if request.measure and self.on_threads else ()
         except Unsupported as error:
             raise UserError(f"{describe_case(self.case)} cannot be scheduled: {error.message}", error.hint) from None
         found = replace_fields(found, timeline=timeline, notes=tuple(self.notes))
@@ -440,7 +439,7 @@ class _ProgramScheduling:
         """Return the devices of this machine that `--on cpu,cuda` names; none where there is one, or shares of cores.
 
         The other one than the processor is where the model lives."""
-        names = list(dict.fromkeys(split_names(self.request.on)))
+        names = list(dict.fromkeys(name.removeprefix("torch-") for name in split_names(self.request.on)))
         if len(names) != 2 or any(":" in name for name in names) or "cpu" not in names:
             return []
         if self.request.predict or self.request.slowdowns:
@@ -761,7 +760,7 @@ class _ProgramScheduling:
         is."""
         request, plain = self.request, found.sequential
         assert plain is not None
-        threads = self.threads if self.info.device == "cpu" else default_threads()
+        threads = self.threads if self.on_threads else default_threads()
         against = "sequential" if found.chosen.method != "sequential" else "as it is"
         assert found.chosen.schedule is not None
         timeline = Timeline(found.units, found.chosen.timeline, found.timeline)

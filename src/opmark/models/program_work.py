@@ -50,10 +50,11 @@ def _sizes(
         a, b = given[-2:]
         return CallSizes(_PRODUCTS[name], prod(a.shape[:-2]), a.shape[-2], b.shape[-1], a.shape[-1], **work)
     if name == "convolution" and len(made[0].shape) == 4:
-        out, weight = made[0].shape, given[1].shape
+        out, weight, transposed, groups = made[0].shape, given[1].shape, args[6], args[8]
+        channels = weight[0] // groups if transposed else weight[1]
         return CallSizes(
-            "conv2d", out[0], out[0] * out[2] * out[3], out[1], prod(weight[1:]), image=out[2], channels=weight[1],
-            **work,
+            "conv2d", out[0], out[0] * out[2] * out[3], out[1], channels * prod(weight[2:]), image=out[2],
+            channels=channels, **work,
         )  # fmt: skip
     path = call_path(f"{func._schema.name}.{func._overloadname}")
     return CallSizes(path, 1, max(1.0, work["nbytes"] / 4 / _ROW), _ROW, 1, **work)

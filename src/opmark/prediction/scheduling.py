@@ -80,7 +80,7 @@ class StageModel:
 
     seconds: Callable[[int, int], float]
     """seconds(unit, threads): time of a unit alone."""
-    slowdown: Callable[[int, int], float] = lambda unit, other: 1.0
+    slowdown: Callable[[int, int], float]
     """slowdown(unit, other): how many times as long a unit takes beside another one."""
 
     def __call__(self, schedules: list[Schedule], budget: float) -> list[StageTimes]:

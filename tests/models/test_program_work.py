@@ -1,0 +1,23 @@
+"""What a call of a program computes and moves."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from opmark.models.program_work import WorkRecorder  # noqa: E402 - needs torch
+
+
+@pytest.mark.parametrize(
+    ("function", "weight", "channels"),
+    [("conv2d", (6, 4, 3, 3), 4), ("conv_transpose2d", (8, 3, 3, 3), 4)],
+)
+def test_a_convolution_reads_the_channels_of_a_group(function: str, weight: tuple[int, ...], channels: int) -> None:
+    call = getattr(torch.nn.functional, function)
+    with torch.no_grad(), WorkRecorder() as recorder:
+        made = call(torch.ones(2, 8, 5, 5), torch.ones(weight), groups=2)
+    ((_, sizes, dtype),) = recorder.work
+    assert (sizes.operator, sizes.batch, sizes.n, sizes.image) == ("conv2d", 2, 6, made.shape[2])
+    assert (sizes.channels, sizes.k, dtype) == (channels, channels * 9, "float32")
+    assert sizes.written == 4 * made.numel()

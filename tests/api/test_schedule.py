@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 
 import opmark  # noqa: E402
 from opmark.analysis.rows import RunView  # noqa: E402
-from opmark.api.extract import extract, model_case  # noqa: E402
+from opmark.api.extract import ModelOperators, extract, model_case  # noqa: E402
 from opmark.api.items import view_stored_run  # noqa: E402
 from opmark.api.program_times import case_of_call  # noqa: E402
 from opmark.api.result import open_store  # noqa: E402
@@ -343,12 +343,14 @@ def test_slowdowns_of_stored_co_runs_stand_in_for_timing_stages(
 def test_co_runs_of_extracted_operators_have_the_cases_that_a_program_describes(model: str, tmp_path: Path) -> None:
     case, info = model_case(model, None, "small"), backend("torch-cpu")
     file = tmp_path / "ops.yaml"
-    file.write_text(extract(model, size="small").text)
+    listed = extract(model, size="small")
+    assert isinstance(listed, ModelOperators)
+    file.write_text(listed.text)
     tasks = make_plan(select_cases(Selection(workload=file)).cases, [info.name], settings_for(MeasureOptions())).tasks
     stored = {Companion.of(task, (0,)).case.id for task in tasks}  # as `stored_slowdowns` reads them from a record
     with ProgramProcess(case.op, dict(case.params), info.name, 1, environ_for(info, 1)) as process:
         calls = [call for called in process.describe().calls for call in called]
-    described = {found.id for call in calls if (found := case_of_call(call))}
+    described = {made.id for call in calls if (made := case_of_call(call))}
     assert described
     assert described <= stored
 

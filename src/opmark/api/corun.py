@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import combinations, combinations_with_replacement, pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import msgspec
@@ -274,8 +274,9 @@ class CorunSession:
         """Return every pair; of a workload, each operator beside itself too, because branches of a program are often
         alike; with three operators or more, on request, also all of them."""
         count = len(self.operators)
-        pairs = combinations if self.request.workload is None else combinations_with_replacement
-        places: list[tuple[int, ...]] = list(pairs(range(count), 2))
+        places: list[tuple[int, ...]] = list(combinations(range(count), 2))
+        if self.request.workload is not None:
+            places = sorted([*places, *((place, place) for place in range(count))])
         if self.request.group and count > 2:
             places.append(tuple(range(count)))
         return [self.members(one) for one in places]

@@ -362,6 +362,8 @@ def test_options_that_need_a_search_are_refused_where_there_is_none(found: Sched
         opmark.schedule(str(folder / "cpu.yaml"), slowdowns=True)
     with pytest.raises(UserError, match="--predict A100: nothing of these chips is here"):
         opmark.schedule(MODEL, predict="A100", save=folder / "no.json")
+    with pytest.raises(UserError, match="--far goes with --predict"):
+        opmark.schedule(MODEL, far=True)
 
 
 def test_a_trace_is_scheduled_like_a_model(

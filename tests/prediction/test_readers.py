@@ -97,4 +97,4 @@ def test_calls_that_are_mostly_drift_are_left_out_and_said() -> None:
     said: list[str] = []
     steady = without_drift(samples, np.asarray([0.0, 5e-5, 2e-4]), said.append)
     assert list(steady.seconds) == pytest.approx([1e-4, 1.5e-4])
-    assert said == ["1 calls are mostly drift: left out"]
+    assert said == ["left out, because they are mostly drift: 1 call"]

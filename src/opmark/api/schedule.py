@@ -201,6 +201,8 @@ def schedule(request: ScheduleRequest) -> Scheduling:
 def schedule_request(request: ScheduleRequest) -> Scheduling:
     if request.method not in METHODS:
         raise InvalidParameter(f"--method: expected {', '.join(METHODS)}, got `{request.method}`")
+    if request.far and not request.predict:
+        raise InvalidParameter("--far goes with --predict: measured times are never far off", "leave --far out")
     programs = [request.program] if isinstance(request.program, str) else list(request.program)
     if not programs:
         raise UserError("expected a program", "as in `opmark schedule model:inception_v3`")

@@ -18,6 +18,7 @@ from opmark.prediction.forest import grow_forest
 from opmark.prediction.samples import ChipFigures, Samples, chip_figures, class_of, samples_of
 from opmark.schema.call_sizes import CallSizes
 from opmark.schema.machine import Peaks
+from opmark.units import count_noun
 
 _OPERATORS = {"pow": "power", "ln": "layer_norm"}
 _PRODUCT = {"device", "B", "M", "N", "K", "ms"}
@@ -162,7 +163,7 @@ def without_drift(samples: Samples, drift: np.ndarray, say: Callable[[str], None
     about themselves, and are left out."""
     kept = drift <= MOST_DRIFT * samples.seconds
     if not kept.all():
-        say(f"{(~kept).sum():,} calls are mostly drift: left out")
+        say(f"left out, because they are mostly drift: {count_noun(int((~kept).sum()), 'call')}")
     samples = samples.take(kept)
     samples.seconds = np.maximum(samples.seconds - drift[kept], samples.bound)
     return samples

@@ -793,8 +793,9 @@ class _ProgramScheduling:
         joules: tuple[float | None, float | None] = (None, None)
         if ENERGY in quantities:
             with existing_store(request.db) as store:
-                assert store is not None
-                joules = tuple(joules_of(store.records(run)) for run in compared.runs[:2])  # type: ignore[assignment]
+                if store is not None:  # `:memory:` keeps nothing
+                    a, b = (joules_of(store.records(run)) for run in compared.runs)
+                    joules = (a, b)
         return replace_fields(found, compared=pair, against=against, runs=compared.runs, joules=joules)
 
 

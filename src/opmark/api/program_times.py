@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from opmark.catalogue.expansion import cases_of
-from opmark.errors import UserError
+from opmark.errors import Unsupported, UserError
 from opmark.hardware.datasheets import datasheet
 from opmark.plugin import BackendInfo
 from opmark.plugin.registry import backend as find_backend
@@ -135,8 +135,11 @@ def predict_whole(case: Case, on: str, predictor: Predictor, info: BackendInfo, 
     """Return how long the calls of a program take in their order, as a backend makes them.
 
     What torch.compile fuses is one call. A view costs a launch where nothing is compiled. On a device, launches go on
-    while it works; elsewhere a call waits for the one before. What could not be predicted takes nothing.
+    while it works; elsewhere a call waits for the one before. What could not be predicted takes nothing. Raise
+    Unsupported for a backend of another framework, whose calls are not known.
     """
+    if info.framework != "torch":
+        raise Unsupported(f"which calls {info.name} makes of it is not known")
     threads = default_threads()
     looking = find_backend("torch-cpu")
     with ProgramProcess(case.op, dict(case.params), looking.name, threads, environ_for(looking, threads)) as process:

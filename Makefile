@@ -86,7 +86,7 @@ test-docs: $(VENV)/.installed-dev  ## every command, every output and every bloc
 test-ranks: $(VENV)/.installed-dev  ## several processes: collectives, failures of a rank, launchers, two hosts
 	$(FILE_BY_FILE) --group=ranks
 
-test-frameworks: $(VENV)/.installed-dev  ## every operator of every framework that shares this environment, verified
+test-frameworks: $(VENV)/.installed-dev  ## every operator of every framework that shares this environment, and what torch.compile compiles, verified
 	$(FILE_BY_FILE) --group=frameworks
 
 test-models: $(VENV)/.installed-dev  ## whole models: the zoo, models of users, the example chip

@@ -1,12 +1,15 @@
-"""For tests of costs: find what an operator really reads by changing one element after the other."""
+"""For tests of costs: find what an operator really reads by changing one element after the other. For verification: a
+process that does it, and what a file verified before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pytest
+from verifier import Unchanged, Verifier
 
 from opmark.plugin import Operator
 from opmark.schema.tensor import is_float, sizeof
@@ -42,3 +45,16 @@ def bytes_read(numpy_cpu: Any) -> Callable[..., int]:
         return total
 
     return count
+
+
+@pytest.fixture(scope="session")
+def verifier() -> Iterator[Verifier]:
+    with closing(Verifier()) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def unchanged(request: pytest.FixtureRequest) -> Unchanged:
+    """Each file has its own: two of them verify parts of the same operators."""
+    cached = getattr(request.config, "cache", None)  # there is none with `-p no:cacheprovider`
+    return Unchanged(cached.mkdir(request.path.stem) if cached else None)

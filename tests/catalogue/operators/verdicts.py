@@ -1,4 +1,4 @@
-"""Verifies implementations, right ones and sabotaged ones: reads names of operators, writes one JSON line per verdict.
+"""Verifies implementations, right ones and sabotaged ones: reads operators, writes one JSON line per verdict.
 
 It is a script and not a test: a product in bfloat16 may kill its process on a machine that traps an instruction which
 its processor advertises, and frameworks read the variable that avoids it only when they start.
@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from odd import IMMUNE, ODD
+from verifier import BACKENDS, is_compiled
 
 from opmark.errors import InvalidParameter, Unsupported, WrongResult
 from opmark.plugin import Backend, BackendInfo, Implementation, Operator
@@ -23,9 +24,6 @@ from opmark.schema import EFFORTS, PHASES, Case, Phase, Settings, Task
 from opmark.schema.tensor import is_float
 from opmark.worker.verify.outputs import verify
 
-SLOW = ("compiled",)
-"""Implementations that take seconds to build: verified once in each element type, with odd sizes in float32 only."""
-BACKENDS = ("numpy-cpu", "torch-cpu")
 SEEDS = (0, 1)
 
 Tensors = Callable[[Any], Any]
@@ -151,17 +149,17 @@ def loaded(name: str) -> Backend:
     return backend(name).load(threads=1)
 
 
-def right_ones(op: Operator, name: str) -> Iterator[dict[str, Any]]:
-    """Verdicts on the implementations that the operator has on a backend."""
+def right_ones(op: Operator, name: str, *, compiled: bool) -> Iterator[dict[str, Any]]:
+    """Verdicts on the implementations that the operator has on a backend: on those that are compiled, or on the others.
+    What is compiled is verified once in each element type, and with odd sizes in float32 only."""
     info = backend(name)
     for phase, implementation in product(PHASES, op.implementations_for(info.framework)):
-        if phase != "forward" and not info.differentiates:
+        if is_compiled(implementation) != compiled or (phase != "forward" and not info.differentiates):
             continue
-        slow = implementation.name in SLOW
         for dtype in op.param("dtype").choices:
-            odd = () if slow and dtype != "float32" else ODD.get(op.name, ())
+            odd = () if compiled and dtype != "float32" else ODD.get(op.name, ())
             given = variants(op, info, phase, dtype, op.preset("small"), *odd)
-            for params, seed in product(given, SEEDS[:1] if slow else SEEDS):
+            for params, seed in product(given, SEEDS[:1] if compiled else SEEDS):
                 outcome = judge(op, params, phase, implementation, loaded(name), seed)
                 key = [implementation.label, name, dtype, phase]
                 yield {"kind": "right", "key": key, "params": params, "seed": seed, "outcome": outcome}
@@ -192,12 +190,14 @@ def wrong_ones(op: Operator, name: str) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Answers each name of an operator with its verdicts and a line that says `end`."""
+    """Answers each question, (an operator's name, whether about what is compiled), with verdicts and a line `end`."""
     square = torch.ones(64, 64, dtype=torch.bfloat16)
     torch.mm(square, square)  # first of all: where this dies, nothing else has been waited for
     for line in sys.stdin:
-        op = catalogue()[line.strip()]
-        for verdict in chain(*(right_ones(op, name) for name in BACKENDS), wrong_ones(op, "torch-cpu")):
+        name, compiled = json.loads(line)
+        op = catalogue()[name]
+        right = (right_ones(op, backend_name, compiled=compiled) for backend_name in BACKENDS)
+        for verdict in chain(*right, () if compiled else wrong_ones(op, "torch-cpu")):
             if verdict["kind"] == "right" or verdict["key"][2] not in IMMUNE.get(op.name, ()):
                 print(json.dumps(verdict))
         print(json.dumps({"kind": "end"}), flush=True)

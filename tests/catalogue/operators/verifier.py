@@ -17,18 +17,25 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from opmark.hardware.host import cpu_model
-from opmark.plugin import Operator
+from opmark.plugin import Implementation, Operator
 from opmark.plugin.registry import backend
 from opmark.runner.instruction_set import LIMITS, VARIABLE
 from opmark.worker.verify import outputs
 
 SCRIPT = Path(__file__).with_name("verdicts.py")
-OWN_SOURCES = [Path(__file__), SCRIPT, Path(__file__).with_name("test_verified.py")]
+OWN_SOURCES = [Path(__file__), SCRIPT, SCRIPT.with_name("right_ones.py"), *SCRIPT.parent.glob("test_verified*.py")]
 BACKENDS = ("numpy-cpu", "torch-cpu")
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 Verdict = dict[str, Any]
+
+
+def is_compiled(implementation: Implementation) -> bool:
+    """Whether torch.compile compiles it, for seconds, each time that it is built."""
+    return implementation.name == "compiled"
 
 
 class Verifier:
@@ -38,11 +45,11 @@ class Verifier:
         self._limits: list[str | None] = [None, *LIMITS]
         self._process = self._start()
 
-    def verdicts(self, name: str) -> list[Verdict]:
-        """The verdicts on one operator."""
+    def verdicts(self, name: str, *, compiled: bool) -> list[Verdict]:
+        """The verdicts on what is compiled of one operator, or on all else."""
         while True:
             try:
-                return list(self._ask(name))
+                return list(self._ask(name, compiled))
             except (BrokenPipeError, EOFError):
                 code = self._process.wait()
                 if code != -signal.SIGILL or len(self._limits) == 1:
@@ -57,10 +64,10 @@ class Verifier:
         command = [sys.executable, str(SCRIPT)]
         return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def _ask(self, name: str) -> Iterator[Verdict]:
+    def _ask(self, name: str, compiled: bool) -> Iterator[Verdict]:
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(f"{name}\n")
+        self._process.stdin.write(f"{json.dumps([name, compiled])}\n")
         self._process.stdin.flush()
         for line in self._process.stdout:
             verdict = json.loads(line)
@@ -75,7 +82,7 @@ class Verifier:
 
 
 class Unchanged:
-    """Which operators were verified as they are now: by a hash of all that a verdict depends on.
+    """Which operators a file of tests verified as they are now: by a hash of all that a verdict depends on.
 
     That is the source of the operator, of verification and of the tests, each with all modules of opmark that they
     import, the versions of the frameworks, and the processor.
@@ -83,6 +90,11 @@ class Unchanged:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
+
+    def skip_known(self, op: Operator) -> None:
+        """Skips the test of an operator that is known, unless OPMARK_TEST_VERDICTS is `all`."""
+        if os.environ.get("OPMARK_TEST_VERDICTS") != "all" and self.knows(op):
+            pytest.skip("unchanged since it was verified")
 
     def knows(self, op: Operator) -> bool:
         note = self._note(op)

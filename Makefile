@@ -27,7 +27,7 @@ else
 FORGET_FAILURES := rm -rf .pytest_cache/v/opmark
 endif
 
-.PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-faults test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-models test-traces test-tuning test-fleet test-judge test-plugin guests test-guests lint types bench clean
+.PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-faults test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-models test-traces test-tuning test-fleet test-interop test-machine test-judge test-plugin guests test-guests lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
@@ -100,6 +100,12 @@ test-tuning: $(VENV)/.installed-dev  ## spaces, tuners, the database of tuned co
 
 test-fleet: $(VENV)/.installed-dev postgresql  ## a Ray cluster on this machine: nodes, drivers and servers that die, join and leave
 	timeout 900 $(PYTEST) --group=fleet  # one at a time: each test uses the whole cluster
+
+test-interop: $(VENV)/.installed-dev  ## files, command lines and READMEs of other systems
+	$(SIDE_BY_SIDE) --group=interop
+
+test-machine: $(VENV)/.installed-dev  ## what this machine reaches and what disturbs it: peaks, the doctor, locked clocks, profilers
+	$(SIDE_BY_SIDE) --group=machine
 
 test-judge: $(VENV)/.installed-dev  ## kernels that cheat, and honest ones, before the judge
 	$(FILE_BY_FILE) --group=judge

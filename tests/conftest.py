@@ -36,9 +36,10 @@ FAKE_PROFILERS = TESTS / "runner" / "profilers" / "fakes"
 
 
 GROUPS = (
-    "store", "dashboard", "verdicts", "ranks", "frameworks", "judge", "models", "traces", "tuning", "fleet", "docs",
+    "store", "dashboard", "verdicts", "ranks", "frameworks", "judge", "models", "traces", "tuning", "fleet", "interop",
+    "machine", "docs",
 )  # fmt: skip
-"""Markers of whole files. A file is of a group by its `pytestmark`, or because a folder above it is called so."""
+"""Markers of whole files. A file is of a group by its `pytestmark`, or else because a folder above it is called so."""
 REST = "rest"
 
 HOMES = count()
@@ -83,7 +84,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @cache
 def _groups_of(file: Path) -> set[str]:
     folders = set(file.relative_to(TESTS).parts[:-1]) - {"frameworks"}  # most tests of these packages are quick
-    return (_file_markers(file) | folders) & set(GROUPS)
+    return _file_markers(file) & set(GROUPS) or folders & set(GROUPS)
 
 
 @cache

@@ -16,6 +16,8 @@ from opmark.schema import Availability, Diagnosis, DiagnosisItem
 from opmark.schema.machine import findings_key
 from opmark.store.runs import noise_under
 
+pytestmark = pytest.mark.machine
+
 CPU = {"cpu": "Fast 9000", "device": "cpu"}
 HERE = [Availability("numpy-cpu", "", None, CPU), Availability("null", "", None, CPU)]
 GPU = Availability("torch-cuda", "", None, {"gpu": "Fast GPU"})

@@ -12,6 +12,8 @@ import pytest
 from opmark.api.result import open_store
 from opmark.api.show import show
 
+pytestmark = pytest.mark.machine
+
 Command = Callable[..., Any]
 
 UNAVAILABLE = """

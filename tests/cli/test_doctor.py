@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from opmark.plugin.registry import backends
+
+pytestmark = pytest.mark.machine
 
 Command = Callable[..., Any]
 

@@ -11,6 +11,8 @@ import pytest
 
 from opmark.api.result import open_store
 
+pytestmark = pytest.mark.machine
+
 Command = Callable[..., Any]
 
 UNAVAILABLE = """

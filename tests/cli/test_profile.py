@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.machine
+
 Command = Callable[..., Any]
 
 RUN = ("run", "add", "-p", "shape=4,8", "--backend", "null", "--effort", "quick", "--processes", "1")

@@ -24,6 +24,8 @@ from opmark.schema import Record
 from opmark.schema.machine import MEMORY, Level, Peaks, chip
 from opmark.stats.measurement import summarize
 
+pytestmark = pytest.mark.machine
+
 Plugin = Callable[..., BackendInfo]
 
 FACTS = """

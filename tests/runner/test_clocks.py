@@ -22,6 +22,8 @@ from opmark.schema import Case, Caution, Conditions, Environment, Measurement, R
 from opmark.schema.messages import Hello
 from opmark.schema.options import MeasureOptions
 
+pytestmark = pytest.mark.machine
+
 GPU = f"""
 class Backend(NullBackend):
     def environment(self):

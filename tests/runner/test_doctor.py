@@ -12,6 +12,8 @@ from opmark.runner import instruction_set
 from opmark.runner.doctor import doctor
 from opmark.schema import Availability, Diagnosis, DiagnosisItem, Record, Task
 
+pytestmark = pytest.mark.machine
+
 TORCH = Availability("torch-cpu", "PyTorch", None)
 
 

@@ -26,6 +26,8 @@ from opmark.schema import Case, Measurement, Record
 from opmark.schema.machine import NoiseFloor
 from opmark.stats import relative_deviation
 
+pytestmark = pytest.mark.machine
+
 Plugin = Callable[..., BackendInfo]
 CASE = Case.of("add", {"shape": [4], "dtype": "float32"}, "forward")
 TWO = (("add", {"shape": [4]}), ("matmul", {"M": 8, "N": 8, "K": 8}))

@@ -32,6 +32,8 @@ from opmark.runner.profilers.profile_run import (
 )
 from opmark.schema import Record, Task
 
+pytestmark = pytest.mark.machine
+
 Plugin = Callable[..., BackendInfo]
 MakeTask = Callable[..., Task]
 

@@ -92,14 +92,37 @@ KERNELS = "_kernels.py"
 """Triton reads a kernel's source when its module is loaded, so the module imports Triton; only a worker imports it."""
 
 
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+class Contents(NamedTuple):
+    """What the tests look at in a file. All trees together would take a quarter of a gigabyte, in each process."""
+
+    imports: tuple[Import, ...]
+    classes: tuple[str, ...]
+    docstrings: tuple[tuple[int, str], ...]
+    """(line, text), those of attributes too."""
 
 
 @cache
+def contents(path: Path) -> Contents:
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    classes, docstrings = [], []
+    for node in statements(tree):
+        if isinstance(node, ast.ClassDef):
+            classes.append(node.name)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            docstrings.append((node.lineno, str(node.value.value).strip()))
+    return Contents(tuple(imports(tree)), tuple(classes), tuple(docstrings))
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield every statement below a node. No expression has one inside, and nearly all nodes are of expressions."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield child
+            yield from statements(child)
+
+
 def imports_of(path: Path) -> tuple[Import, ...]:
-    return tuple(imports(tree(path)))
+    return contents(path).imports
 
 
 def imports(node: ast.AST, *, top: bool = True, typing: bool = False) -> Iterator[Import]:
@@ -116,8 +139,8 @@ def imports(node: ast.AST, *, top: bool = True, typing: bool = False) -> Iterato
                 yield from imports(ast.Module([statement], []), top=top, typing=True)
             for statement in child.orelse:
                 yield from imports(ast.Module([statement], []), top=top, typing=typing)
-        else:
-            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        elif not isinstance(child, ast.expr):
+            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
             yield from imports(child, top=top and not inside, typing=typing)
 
 
@@ -238,24 +261,18 @@ def test_what_a_plug_in_builds_on_needs_no_framework() -> None:
 def test_class_names_are_unique() -> None:
     places: dict[str, list[str]] = {}
     for path in FILES:
-        for node in ast.walk(tree(path)):
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+        for name in contents(path).classes:
+            places.setdefault(name, []).append(str(path.relative_to(SOURCE)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
 def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
-    wrong = []
-    for path in FILES:
-        for node in ast.walk(tree(path)):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                text = ast.get_docstring(node) or ""
-            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                text = str(node.value.value)
-            else:
-                continue
-            if text.split(" ")[0] in {"Of", "Those", "That"}:
-                wrong.append(f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 1)}: {text[:60]}")
+    wrong = [
+        f"{path.relative_to(SOURCE)}:{line}: {text[:60]}"
+        for path in FILES
+        for line, text in contents(path).docstrings
+        if text.split(" ")[0] in {"Of", "Those", "That"}
+    ]
     assert wrong == []
 
 

@@ -15,6 +15,7 @@ from opmark.api.ab import ab
 from opmark.api.bisect import bisect
 from opmark.api.check import check
 from opmark.api.compare import compare
+from opmark.api.program_requests import CorunRequest, ScheduleRequest
 from opmark.api.report import make_report
 from opmark.api.requests import (
     ABRequest,
@@ -22,13 +23,11 @@ from opmark.api.requests import (
     CheckRequest,
     CompareOptions,
     CompareRequest,
-    CorunRequest,
     FactorsRequest,
     PlanRequest,
     ProfileOptions,
     ReportRequest,
     RunRequest,
-    ScheduleRequest,
     TuneRequest,
     TurnOptions,
 )

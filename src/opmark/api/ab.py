@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from opmark.analysis.comparison import compare, side_of
 from opmark.analysis.pairs import opposite, way_of_task
 from opmark.api.fleet import open_fleet
-from opmark.api.requests import ABRequest, TurnOptions, keywords_of, talk
+from opmark.api.keywords import keywords_of
+from opmark.api.requests import ABRequest, TurnOptions, talk
 from opmark.api.result import open_store
 from opmark.api.run import plan_cases
 from opmark.errors import UserError

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from opmark.api.ab import measure_sides, refuse_ranks_of_others
 from opmark.api.env import create_env
-from opmark.api.requests import BisectRequest, keywords_of
+from opmark.api.keywords import keywords_of
+from opmark.api.requests import BisectRequest
 from opmark.errors import StoreError, UserError
 from opmark.plugin.registry import backend as find_backend
 from opmark.runner.ab.origin import confirm_origin

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from opmark.api.requests import CalibrateRequest, keywords_of
+from opmark.api.keywords import keywords_of
+from opmark.api.requests import CalibrateRequest
 from opmark.api.result import journals_of, open_store, storage_line, store_all
 from opmark.errors import UserError
 from opmark.hardware.datasheets import datasheet

@@ -18,7 +18,8 @@ import msgspec
 
 from opmark.analysis.hotspots import StepProfile, make_step_profile
 from opmark.api.extract import model_case
-from opmark.api.requests import CaptureRequest, typed
+from opmark.api.keywords import typed
+from opmark.api.program_requests import CaptureRequest
 from opmark.api.result import machine_facts, open_store
 from opmark.errors import StoreError, UserError
 from opmark.hardware.datasheets import datasheet

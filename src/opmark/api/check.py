@@ -14,7 +14,8 @@ from opmark.api.ab import ab_request, measure_sides
 from opmark.api.baseline import BaselineSide
 from opmark.api.compare import BEHIND, RunFinder, RunReference, cases_of
 from opmark.api.confirm import ConfirmationResult, SlowdownConfirmation, doubtful_pairs, key_of
-from opmark.api.requests import ABRequest, CheckRequest, RunRequest, TurnOptions, keywords_of
+from opmark.api.keywords import keywords_of
+from opmark.api.requests import ABRequest, CheckRequest, RunRequest, TurnOptions
 from opmark.api.run import plan_cases, run_request
 from opmark.errors import UnknownName, UserError
 from opmark.runner.selection import select_cases

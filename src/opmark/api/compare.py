@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from opmark.analysis.comparison import ComparedSide, ids, side_of
 from opmark.analysis.comparison import compare as compare_sides
-from opmark.api.requests import CompareRequest, keywords_of
+from opmark.api.keywords import keywords_of
+from opmark.api.requests import CompareRequest
 from opmark.api.result import open_store
 from opmark.errors import StoreError, UnknownName, UserError, nearest
 from opmark.plugin.registry import way_of

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from opmark.analysis.corun import corun_results, known_slowdown
 from opmark.analysis.rows import MachineFacts
-from opmark.api.requests import CorunRequest, keywords_of
+from opmark.api.keywords import keywords_of
+from opmark.api.program_requests import CorunRequest
 from opmark.api.result import machine_at, open_store
 from opmark.errors import InvalidParameter, UserError
 from opmark.hardware.host import cores_by_place

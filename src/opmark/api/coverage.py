@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Literal, overload
 
-from opmark.api.requests import typed
+from opmark.api.keywords import typed
 from opmark.api.result import open_store
 from opmark.catalogue.families.opinfo import PREFIX, entries
 from opmark.errors import UnknownName

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from opmark.api.requests import typed
+from opmark.api.keywords import typed
 from opmark.hardware.datasheets import brief, datasheet, datasheets, names
 from opmark.plugin import Operator
 from opmark.plugin.registry import operator as find_operator

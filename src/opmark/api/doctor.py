@@ -12,7 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from opmark.api.requests import talk, typed
+from opmark.api.keywords import typed
+from opmark.api.requests import talk
 from opmark.api.result import journals_of, open_store, storage_line, store_all
 from opmark.errors import StoreError, UserError
 from opmark.plugin.registry import backends

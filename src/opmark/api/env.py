@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opmark.api.requests import typed
+from opmark.api.keywords import typed
 from opmark.runner.guests import environments
 from opmark.runner.guests.environments import WORKER_REQUIREMENTS, Guest, Recipe, interpreter_for, recipe_for, recipes
 from opmark.schema.progress import OnStep, ignore_step

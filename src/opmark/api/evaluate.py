@@ -8,7 +8,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from opmark.analysis.evaluation import AccuracyRow, accuracy_rows
-from opmark.api.requests import EvaluateRequest, RunRequest, keywords_of
+from opmark.api.keywords import keywords_of
+from opmark.api.program_requests import EvaluateRequest
+from opmark.api.requests import RunRequest
 from opmark.api.result import Result
 from opmark.api.run import run_request
 from opmark.errors import InvalidParameter, UnknownName, UserError

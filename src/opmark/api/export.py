@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from opmark.api.requests import typed
+from opmark.api.keywords import typed
 from opmark.api.result import Result
 from opmark.api.show import show
 from opmark.catalogue.expansion import cases_of, expand

@@ -10,7 +10,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from opmark.analysis.rows import case_parameters
-from opmark.api.requests import ExtractRequest, RunRequest, keywords_of, model_name
+from opmark.api.keywords import keywords_of
+from opmark.api.program_requests import ExtractRequest
+from opmark.api.requests import RunRequest, model_name
 from opmark.catalogue import workload_file
 from opmark.catalogue.expansion import cases_of
 from opmark.errors import InvalidParameter, TaskError, UserError

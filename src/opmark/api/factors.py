@@ -12,7 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from opmark.analysis.factors import SESSION, study, values_of
-from opmark.api.requests import FactorsRequest, keywords_of
+from opmark.api.keywords import keywords_of
+from opmark.api.requests import FactorsRequest
 from opmark.api.result import existing_store, open_store
 from opmark.errors import InvalidParameter, UserError
 from opmark.hardware.sensors import CpuSensors

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opmark.analysis.fits import Fitted, fit_view, fits
-from opmark.api.requests import typed
+from opmark.api.keywords import typed
 from opmark.api.result import Result
 from opmark.api.show import show
 from opmark.schema.options import PathLike

@@ -8,7 +8,8 @@ from contextlib import closing
 from datetime import datetime, timedelta, timezone
 
 from opmark.analysis.history import HistoryQuery, histories
-from opmark.api.requests import HistoryRequest, keywords_of
+from opmark.api.keywords import keywords_of
+from opmark.api.requests import HistoryRequest
 from opmark.api.result import open_store
 from opmark.errors import UserError
 from opmark.schema.history import Histories, History

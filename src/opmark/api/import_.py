@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from opmark.api.requests import typed
+from opmark.api.keywords import typed
 from opmark.catalogue import workload_file
 from opmark.catalogue.expansion import expand
 from opmark.errors import UserError

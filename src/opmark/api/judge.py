@@ -10,7 +10,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from opmark.analysis.metrics import peak_share
-from opmark.api.requests import JudgeRequest, keywords_of
+from opmark.api.keywords import keywords_of
+from opmark.api.requests import JudgeRequest
 from opmark.api.result import machine_facts, open_store
 from opmark.errors import UnknownName, UserError
 from opmark.hardware.host import why_no_device

@@ -5,7 +5,9 @@ from __future__ import annotations
 from opmark.analysis.ledger import Ledger, make_ledgers
 from opmark.analysis.rows import rows_of_records
 from opmark.api.extract import find_operators, model_case, model_operators
-from opmark.api.requests import LedgerRequest, RunRequest, keywords_of
+from opmark.api.keywords import keywords_of
+from opmark.api.program_requests import LedgerRequest
+from opmark.api.requests import RunRequest
 from opmark.api.result import Result
 from opmark.api.run import run_request
 from opmark.api.show import show

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from opmark.api.requests import typed
+from opmark.api.keywords import typed
 from opmark.catalogue.expansion import expand
 from opmark.errors import UnknownName
 from opmark.hardware.datasheets import datasheets, names

@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opmark.api.requests import typed
+from opmark.api.keywords import typed
 from opmark.api.result import open_store
 from opmark.errors import InvalidParameter
 from opmark.schema.options import PathLike

@@ -9,7 +9,9 @@ from opmark.analysis.layer_differences import LayerDifference, find_layer_differ
 from opmark.analysis.rows import rows_of_records
 from opmark.analysis.usability import UsabilityRow, usability
 from opmark.api.extract import model_case
-from opmark.api.requests import ModelExportRequest, RunRequest, keywords_of, typed
+from opmark.api.keywords import keywords_of, typed
+from opmark.api.program_requests import ModelExportRequest
+from opmark.api.requests import RunRequest
 from opmark.api.run import run_request
 from opmark.api.show import show
 from opmark.errors import TaskError, UnknownName, UserError

@@ -16,18 +16,11 @@ from opmark.api.check import check_request, compare_stored, counted_cases, find_
 from opmark.api.compare import RunFinder, RunReference
 from opmark.api.env import create_env, remove_env
 from opmark.api.history import history_request
+from opmark.api.keywords import keywords_of
 from opmark.api.nightly_file import NightlyJob, NightlyPlan, environment_names, read_nightly, request_of
 from opmark.api.nightly_report import tell_hooks, write_check, write_night, write_report
 from opmark.api.nightly_state import choose_night, hold_lock, read_state, write_state
-from opmark.api.requests import (
-    BisectRequest,
-    CheckRequest,
-    HistoryRequest,
-    NightlyRequest,
-    PlanRequest,
-    RunRequest,
-    keywords_of,
-)
+from opmark.api.requests import BisectRequest, CheckRequest, HistoryRequest, NightlyRequest, PlanRequest, RunRequest
 from opmark.api.result import Result, open_store
 from opmark.api.run import plan_request, run_request
 from opmark.api.runs import describe_run

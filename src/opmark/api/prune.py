@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from opmark.api.history import parse_time
-from opmark.api.requests import typed
+from opmark.api.keywords import typed
 from opmark.api.result import open_store
 from opmark.errors import InvalidParameter, UserError
 from opmark.schema import Run

@@ -23,7 +23,8 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 from msgspec import Struct
 
-from opmark.api.requests import talk, typed
+from opmark.api.keywords import typed
+from opmark.api.requests import talk
 from opmark.api.result import open_store
 from opmark.errors import InvalidFile, InvalidParameter, StoreError, UserError
 from opmark.schema import Run

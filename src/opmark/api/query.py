@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from opmark.api.requests import typed
+from opmark.api.keywords import typed
 from opmark.errors import InvalidParameter
 from opmark.report.formats.dataframe import to_arrow, to_pandas
 from opmark.report.formats.grid import Grid, distinct, plain

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opmark.analysis.ranking import rank as rank_runs
 from opmark.analysis.ranking import read, source_of
-from opmark.api.requests import typed
+from opmark.api.keywords import typed
 from opmark.api.result import open_store
 from opmark.schema.options import PathLike, split_names
 from opmark.schema.ranking import Ranking

@@ -10,7 +10,9 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from opmark.api.requests import ReplayRequest, RunRequest, keywords_of
+from opmark.api.keywords import keywords_of
+from opmark.api.program_requests import ReplayRequest
+from opmark.api.requests import RunRequest
 from opmark.api.result import Result
 from opmark.api.run import run_request
 from opmark.errors import InvalidParameter, UserError

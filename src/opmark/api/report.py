@@ -10,7 +10,8 @@ from pathlib import Path
 from opmark.analysis.rows import RunView
 from opmark.api.compare import RunFinder, RunReference, compare_request
 from opmark.api.items import view_stored_run
-from opmark.api.requests import CompareOptions, CompareRequest, ReportRequest, keywords_of
+from opmark.api.keywords import keywords_of
+from opmark.api.requests import CompareOptions, CompareRequest, ReportRequest
 from opmark.errors import UnknownName, UserError
 from opmark.report.charts.elements import unique
 from opmark.report.charts.gallery import FIGURES

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from opmark.analysis.rows import Row, RowCollector
 from opmark.api.fleet import homes_of, open_fleet
-from opmark.api.requests import PlanRequest, ProfileOptions, RunRequest, keywords_of
+from opmark.api.keywords import keywords_of
+from opmark.api.requests import PlanRequest, ProfileOptions, RunRequest
 from opmark.api.result import Result, existing_store, journals_of, machine_at, open_store, result_of, storage_line
 from opmark.errors import InvalidParameter
 from opmark.plugin.registry import backend as find_backend

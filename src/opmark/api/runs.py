@@ -7,7 +7,8 @@ from contextlib import closing
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from opmark.api.requests import talk, typed
+from opmark.api.keywords import typed
+from opmark.api.requests import talk
 from opmark.api.result import open_store
 from opmark.errors import InvalidParameter
 from opmark.schema import Run

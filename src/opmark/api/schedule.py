@@ -22,9 +22,11 @@ from opmark.analysis.corun import stored_slowdowns
 from opmark.api.ab import measure_sides
 from opmark.api.extract import describe_case, model_case
 from opmark.api.factors import counts_energy
+from opmark.api.keywords import keywords_of
 from opmark.api.predict import find_predictor
+from opmark.api.program_requests import ScheduleRequest
 from opmark.api.program_times import ENDS, HERE, End, ProgramTimes, case_of_call, name_unknown, predict_program
-from opmark.api.requests import ScheduleRequest, TurnOptions, keywords_of
+from opmark.api.requests import TurnOptions
 from opmark.api.result import existing_store
 from opmark.catalogue.expansion import cases_of
 from opmark.errors import InvalidFile, InvalidParameter, Unsupported, UserError

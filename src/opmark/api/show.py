@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from opmark.api.requests import typed
+from opmark.api.keywords import typed
 from opmark.api.result import Result, open_store, result_of
 from opmark.schema.options import PathLike
 from opmark.store.runs import find_run

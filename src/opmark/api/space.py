@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from opmark.api.requests import SpaceRequest, keywords_of
+from opmark.api.keywords import keywords_of
+from opmark.api.requests import SpaceRequest
 from opmark.errors import UserError
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import backends

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from opmark.api.ab import measure_sides
 from opmark.api.extract import describe_case, find_operators, model_operators
-from opmark.api.requests import TuneRequest, TurnOptions, keywords_of
+from opmark.api.keywords import keywords_of
+from opmark.api.requests import TuneRequest, TurnOptions
 from opmark.api.result import existing_store, open_store
 from opmark.catalogue.expansion import cases_of
 from opmark.errors import InvalidParameter, UserError

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec import to_builtins
 
-from opmark.api.requests import typed
+from opmark.api.keywords import typed
 from opmark.api.result import open_store
 from opmark.errors import UnknownName, UserError
 from opmark.plugin.formats import HEAD, TuningFormat, TuningLog

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from opmark.api.requests import CaptureRequest
+from opmark.api.program_requests import CaptureRequest
 from opmark.cli.options import Json, NoColor, Wide, takes
 from opmark.cli.output import console, print_json_lines
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from opmark.api.requests import CorunRequest
+from opmark.api.program_requests import CorunRequest
 from opmark.cli.options import Json, takes
 from opmark.cli.output import console, print_json_lines
 

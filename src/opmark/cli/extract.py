@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from opmark.api.requests import ExtractRequest, talk
+from opmark.api.program_requests import ExtractRequest
+from opmark.api.requests import talk
 from opmark.cli.options import takes
 from opmark.cli.output import console, print_json_lines, write_out
 from opmark.units import count_noun

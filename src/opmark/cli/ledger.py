@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from opmark.api.requests import LedgerRequest, talk
+from opmark.api.program_requests import LedgerRequest
+from opmark.api.requests import talk
 from opmark.cli.options import NoColor, Wide, takes
 from opmark.cli.output import TableStyle, console, print_json_lines
 from opmark.schema.case import MODEL_PREFIX

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from opmark.api.requests import ModelExportRequest, RunRequest, talk
+from opmark.api.program_requests import ModelExportRequest
+from opmark.api.requests import RunRequest, talk
 from opmark.cli.options import Db, NoColor, Wide, takes
 from opmark.cli.output import console, print_json_lines
 

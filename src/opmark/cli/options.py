@@ -213,7 +213,7 @@ def share(text: str, option: str) -> float:
 
 def reference_page() -> str:
     """Return the text of docs/options.md: every option of the commands that measure."""
-    from opmark.api import requests
+    from opmark.api import program_requests, requests
     from opmark.schema import options as shared
 
     sections: tuple[tuple[str, type], ...] = (
@@ -229,25 +229,25 @@ def reference_page() -> str:
         ("`check` alone", requests.CheckRequest),
         ("`nightly`", requests.NightlyRequest),
         ("`judge`", requests.JudgeRequest),
-        ("`capture`", requests.CaptureRequest),
-        ("`extract`", requests.ExtractRequest),
+        ("`capture`", program_requests.CaptureRequest),
+        ("`extract`", program_requests.ExtractRequest),
         ("`space`, beside which cases", requests.SpaceRequest),
         ("`tune`, beside which cases, how to measure and where it is kept", requests.TuneRequest),
-        ("`corun`, beside where it is kept", requests.CorunRequest),
-        ("`schedule`", requests.ScheduleRequest),
+        ("`corun`, beside where it is kept", program_requests.CorunRequest),
+        ("`schedule`", program_requests.ScheduleRequest),
         ("`factors`, beside which cases, how to measure and where it is kept", requests.FactorsRequest),
-        ("`evaluate`, beside where it is kept", requests.EvaluateRequest),
-        ("`replay`, beside how to measure and where it is kept", requests.ReplayRequest),
-        ("`ledger`, beside how to measure and where it is kept", requests.LedgerRequest),
+        ("`evaluate`, beside where it is kept", program_requests.EvaluateRequest),
+        ("`replay`, beside how to measure and where it is kept", program_requests.ReplayRequest),
+        ("`ledger`, beside how to measure and where it is kept", program_requests.LedgerRequest),
     )
     lines = [
         "# Options of the commands that measure",
         "",
-        "This page is made from the definitions in `opmark/schema/options.py` and `opmark/api/requests.py`; a test",
-        "compares it with them. An option of the command line has the same name in Python: `--rel-ci 0.01` is",
-        "`opmark.run(..., rel_ci=0.01)`. Where several values are allowed, the command line takes them with commas",
-        "between them or one by one, and Python takes a text with commas or a list. A duration is a number of seconds,",
-        "or a text such as `90s`, `10m` or `2h`, in both.",
+        "This page is made from the definitions in `opmark/schema/options.py`, `opmark/api/requests.py` and",
+        "`opmark/api/program_requests.py`; a test compares it with them. An option of the command line has the same",
+        "name in Python: `--rel-ci 0.01` is `opmark.run(..., rel_ci=0.01)`. Where several values are allowed, the",
+        "command line takes them with commas between them or one by one, and Python takes a text with commas or a",
+        "list. A duration is a number of seconds, or a text such as `90s`, `10m` or `2h`, in both.",
     ]
     for title, request in sections:
         lines += ["", f"## {title}", "", "| option | keyword | default | allowed | meaning |", "|---|---|---|---|---|"]

@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from opmark.api.requests import ScheduleRequest
+from opmark.api.program_requests import ScheduleRequest
 from opmark.cli.options import Json, takes
 from opmark.cli.output import console, print_json_lines
 

@@ -14,8 +14,9 @@ from importlib.util import find_spec
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from opmark.api.keywords import typed
 from opmark.api.push import is_loopback
-from opmark.api.requests import talk, typed
+from opmark.api.requests import talk
 from opmark.dashboard.app import application
 from opmark.dashboard.auth import AccessPolicy, check_token, hosts_for
 from opmark.dashboard.pages.coverage import known_operators

@@ -12,7 +12,8 @@ from typing import NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from opmark.analysis.comparison import ComparedSide, compare, side_of
+from opmark.analysis.compared_side import ComparedSide, side_of
+from opmark.analysis.comparison import compare
 from opmark.schema import EFFORTS, Case, Environment, Measurement, Record, Run, Settings, Task
 from opmark.schema.comparison import Verdict
 from opmark.schema.record import Figure

@@ -11,7 +11,8 @@ import pytest
 from compared import HERE, QUIET, case_of, figures, keep
 
 from opmark.analysis.agreement import compare_nodes, medians_of, node_group
-from opmark.analysis.comparison import compare, side_of
+from opmark.analysis.compared_side import side_of
+from opmark.analysis.comparison import compare
 from opmark.api.result import open_store
 from opmark.schema import Environment
 from opmark.schema.comparison import Compared

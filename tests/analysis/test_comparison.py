@@ -12,7 +12,8 @@ import pytest
 from compared import HERE, QUIET, both, case_of, failed, figures, side
 from msgspec.structs import replace as change
 
-from opmark.analysis.comparison import LEAST_CASES, compare, side_of
+from opmark.analysis.compared_side import side_of
+from opmark.analysis.comparison import LEAST_CASES, compare
 from opmark.analysis.noise_floor import ASSUMED_FLOOR, DISTURBED_FLOOR, NoiseEstimate, SessionEstimate
 from opmark.analysis.pairs import Values, Way
 from opmark.errors import InvalidParameter, UnknownName, UserError
@@ -470,7 +471,7 @@ def test_a_side_is_read_from_a_store() -> None:
 
 
 def test_the_reasons_of_a_large_run_are_left_to_who_wants_to_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opmark.analysis.comparison.MANY", 0)
+    monkeypatch.setattr("opmark.analysis.compared_side.MANY", 0)
     store = MemoryStore()
     store.begin(Run("r1", "2030", "plan", 1))
     task = Task(case_of(), "torch-cpu", "torch", Settings(2, "quick", EFFORTS["quick"]))

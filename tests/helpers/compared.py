@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from opmark.analysis.comparison import ComparedSide, compare
+from opmark.analysis.compared_side import ComparedSide
+from opmark.analysis.comparison import compare
 from opmark.api.result import open_store
 from opmark.schema import EFFORTS, Case, Environment, Measurement, Record, Run, Settings, Status, Task
 from opmark.schema.comparison import Compared

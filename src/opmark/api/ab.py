@@ -12,7 +12,8 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from opmark.analysis.comparison import compare, side_of
+from opmark.analysis.compared_side import side_of
+from opmark.analysis.comparison import compare
 from opmark.analysis.pairs import opposite, way_of_task
 from opmark.api.fleet import open_fleet
 from opmark.api.keywords import keywords_of

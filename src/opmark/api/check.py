@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from opmark.analysis.compared_side import side_of
 from opmark.analysis.comparison import compare as compare_sides
-from opmark.analysis.comparison import side_of
 from opmark.analysis.rows import case_parameters
 from opmark.api.ab import ab_request, measure_sides
 from opmark.api.baseline import BaselineSide

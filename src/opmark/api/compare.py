@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing
 from typing import NamedTuple
 
-from opmark.analysis.comparison import ComparedSide, ids, side_of
+from opmark.analysis.compared_side import ComparedSide, ids, side_of
 from opmark.analysis.comparison import compare as compare_sides
 from opmark.api.keywords import keywords_of
 from opmark.api.requests import CompareRequest

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from opmark.analysis.compared_side import side_of
 from opmark.analysis.comparison import compare as compare_sides
-from opmark.analysis.comparison import side_of, where
+from opmark.analysis.comparison import where
 from opmark.api.ab import options_of_side
 from opmark.api.baseline import Baseline, BaselineLost, BaselineSide, baseline_side, named_side, same_code
 from opmark.api.compare import RunReference

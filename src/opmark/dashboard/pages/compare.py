@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from opmark.analysis.compared_side import side_of
 from opmark.analysis.comparison import compare as compare_sides
-from opmark.analysis.comparison import side_of
 from opmark.analysis.environment import unlike
 from opmark.api.compare import cases_of
 from opmark.dashboard.endpoint import Endpoint

@@ -133,9 +133,9 @@ def test_a_very_short_measurement_has_no_rate_of_interruptions() -> None:
 
 def test_samples_of_which_half_are_interrupted_are_the_schedulers() -> None:
     half = len(FINE.samples) // 2
-    assert codes(elapsed=10.0, conditions=Conditions(switches=half - 1)) == []
+    assert codes(elapsed=1.0, conditions=Conditions(switches=half - 1)) == []
     samples = [1e-3] * 99 + [0.5e-3]
-    caution = only(samples=samples, elapsed=10.0, conditions=Conditions(switches=half))
+    caution = only(samples=samples, elapsed=1.0, conditions=Conditions(switches=half))
     assert caution.code == "preempted"
     assert "taken away 50 times in 100 samples" in caution.message
     assert "the fastest sample took 500 µs" in caution.message
@@ -146,6 +146,12 @@ def test_samples_of_which_half_are_interrupted_are_the_schedulers() -> None:
 def test_a_sample_shorter_than_a_turn_of_the_scheduler_has_not_waited_for_one(seconds: float, preempted: bool) -> None:
     found = codes(elapsed=seconds * len(FINE.samples), conditions=Conditions(switches=10**6))
     assert ("preempted" in found) is preempted
+
+
+@pytest.mark.parametrize(("switches", "expected"), [(149, []), (151, ["preempted"])])
+def test_long_samples_may_be_interrupted_for_a_twentieth_of_their_time(switches: int, expected: list[str]) -> None:
+    assert len(FINE.samples) < switches
+    assert codes(elapsed=30.0, conditions=Conditions(switches=switches)) == expected
 
 
 def test_what_is_the_schedulers_is_doubted_for_nothing_else() -> None:

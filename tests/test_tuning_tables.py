@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,9 @@ from typing import Any
 
 import pytest
 from benchmarks import tuning, tuning_device
+from worker_fixtures import add_to_path
 
+from opmark.plugin import registry
 from opmark.schema import Task
 from opmark.tuning.spaces import Tunable
 
@@ -21,9 +22,8 @@ KNOBS = Path(__file__).parent / "helpers" / "knobs"
 
 
 @pytest.fixture
-def knobs(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Tunable]:
-    monkeypatch.syspath_prepend(str(KNOBS))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(KNOBS), os.environ.get("PYTHONPATH", "")]))
+def knobs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Tunable]]:
+    add_to_path(KNOBS, monkeypatch)
 
     def case_with(faults: str) -> Tunable:
         monkeypatch.setenv("OPMARK_KNOBS", faults)
@@ -31,7 +31,8 @@ def knobs(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Tunable]:
         assert found is not None
         return found
 
-    return case_with
+    yield case_with
+    registry.forget()
 
 
 @pytest.fixture

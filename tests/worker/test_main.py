@@ -34,7 +34,7 @@ def test_what_a_worker_says_is_the_environment_it_runs_in() -> None:
     facts = hello.environment.facts
     assert hello.unavailable is None
     assert (facts["backend"], facts["threads"]) == ("null", 3)
-    assert facts["variables"] == {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    assert facts["variables"]["ONEDNN_MAX_CPU_ISA"] == "AVX2"
     assert {"cpu", "cores", "system", "python", "opmark"} <= facts.keys()
 
 

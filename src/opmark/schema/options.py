@@ -205,7 +205,7 @@ class OptionSet:
         for name, found in options_of(request).items():
             value = getattr(self, name)
             if found.form == "duration" and isinstance(value, str):
-                value = read_duration(value, found.flag)
+                value = read_duration(value, name)
                 object.__setattr__(self, name, value)  # the class is frozen
             found.check(value)
         for one in dataclasses.fields(request):

@@ -134,11 +134,6 @@ def read_execution_trace(path: Path, content: Any) -> ProgramTrace:
     return trace
 
 
-def is_execution_trace(head: dict[str, Any]) -> bool:
-    """Return whether the outermost object of a file is that of an execution trace."""
-    return "nodes" in head and isinstance(head.get("schema"), str)
-
-
 def _check_version(path: Path, head: dict[str, Any]) -> tuple[str, list[ImportProblem]]:
     version = str(head.get("schema", ""))
     found = _VERSION.fullmatch(version)

@@ -92,11 +92,6 @@ def choose_calls(trace: ProgramTrace, part: ReplayPart) -> tuple[list[TraceNode]
     return kept, left_out
 
 
-def step_numbers(trace: ProgramTrace) -> list[int]:
-    """Return the numbers of the steps that the profiler marked, in their order."""
-    return [int(found[1]) for node in trace.nodes if (found := _STEP.fullmatch(node.name))]
-
-
 def _step_range(trace: ProgramTrace, step: str) -> range:
     """Return the places of the nodes of a step: from its mark to the next one. Threads have no common parent, so that
     the order decides."""

@@ -125,7 +125,7 @@ def test_a_bad_table_is_refused_by_name(
         (("model:two-towers", "--on", "cpu:1,cuda"), "`cuda` is no share of the cores", "--times FILE"),
         (("model:two-towers", "--on", "cpu:1,cpu:99", "--threads", "2"), "100 cores, and there are 2", ""),
         (("model:two-towers", "--on", "cuda"), "torch-cuda cannot run here", "--times FILE"),
-        (("model:two-towers", "--search", "soon"), "--search: expected a duration", ""),
+        (("model:two-towers", "--search", "soon"), "search: expected a duration", ""),
     ],
 )
 def test_a_mistake_is_answered_with_what_to_type(

@@ -174,8 +174,8 @@ def options_of(request: Any) -> Mapping[str, OptionField]:
     return found
 
 
-def read_duration(text: str, flag: str = "") -> float:
-    """Return the seconds of a duration such as 90, 90s, 10m or 2h."""
+def read_duration(text: str, name: str = "") -> float:
+    """Return the seconds of a duration such as 90, 90s, 10m or 2h; a message begins with the name of its option."""
     unit = re.sub(r"^.*?([a-z]*)$", r"\1", text.strip(), flags=re.ASCII)
     try:
         return float(text.strip().removesuffix(unit)) * _DURATIONS[unit]
@@ -185,8 +185,8 @@ def read_duration(text: str, flag: str = "") -> float:
         return float(text)  # `inf` and `nan`, which a range refuses in its own words
     except ValueError:
         raise InvalidParameter(
-            f"{flag}{': ' * bool(flag)}expected a duration, got `{text}`",
-            f"as in {flag}{' ' * bool(flag)}90s, 10m or 2h",
+            f"{name}{': ' * bool(name)}expected a duration, got `{text}`",
+            "as in 90s, 10m or 2h",
         ) from None
 
 

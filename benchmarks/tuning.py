@@ -371,8 +371,9 @@ def autotune_table(tunable: Tunable, most: int | None, file: Path, lanes: Lanes,
     task = Task(tunable.case, info.name, tunable.implementation.label, settings_of(info, 1))
     job = Job(task, most, str(cache / f"{info.name}-{tunable.case.id}"))
     numbers = [number for number, value in sorted(table.times.items()) if value is not None]
-    if table.autotune:
+    if "choice" in table.autotune:
         return ""
+    table.autotune.clear()  # a failure may have been one of time
     needs = len(numbers) * DO_BENCH
     if time.monotonic() + needs > until:
         return f"the autotuner is left, which needs about {needs:.0f} s"

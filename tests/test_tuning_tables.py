@@ -145,6 +145,18 @@ def test_the_autotuner_of_triton_gets_the_same_configurations(
     assert found["choice"] in numbers
 
 
+def test_an_autotuner_that_failed_is_asked_again_and_one_that_has_chosen_is_not(
+    knobs: Callable[[str], Tunable], tmp_path: Path
+) -> None:
+    tunable, file, until = knobs(""), tmp_path / "table.json", time.monotonic() + 60
+    answers: list[Any] = ["it took more than 5 s", {"choice": 1, "seconds": 2.0, "configurations": 3}]
+    lanes: Any = SimpleNamespace(build=lambda *_: {}, autotune=lambda *_: answers.pop(0))
+    found = [tuning.autotune_table(tunable, 24, file, lanes, tmp_path, until) for _ in range(3)]
+    assert (found, answers) == (["it took more than 5 s", "", ""], [])
+    table = tuning._read_table(file, tunable, tuning.part_of(tunable, 24))
+    assert table.autotune == {"choice": 1, "seconds": 2.0, "configurations": 3}
+
+
 def test_the_tables_of_a_device_end_with_a_line_for_each(
     knobs: Callable[[str], Tunable], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,12 +10,15 @@ from typer.testing import CliRunner
 
 from opmark.analysis.ranking import _by_task
 from opmark.analysis.rows import RunView, rows_of_records
-from opmark.api.corun import corun, corun_view, known_slowdown, read_cores, split_cores
+from opmark.api.corun import CorunOperator, CorunSession, corun, corun_view, known_slowdown, read_cores, split_cores
+from opmark.api.program_requests import CorunRequest
 from opmark.api.result import open_store
 from opmark.cli.app import make_app
 from opmark.errors import InvalidParameter, UserError
 from opmark.hardware.host import affinity
+from opmark.plugin.registry import backend
 from opmark.report.charts.corun import corun as corun_charts
+from opmark.schema import Case
 from opmark.schema.measurement import CORUN_LATENCY, MAKESPAN, SEQUENCE_TIME
 
 pytestmark = pytest.mark.verdicts
@@ -133,6 +136,29 @@ def test_each_operator_of_a_workload_runs_beside_itself_too(tmp_path):
     ]  # fmt: skip
     one, other = found.results[0].members
     assert one.case == other.case
+
+
+@pytest.mark.parametrize(
+    ("backends", "cores", "expected"),
+    [
+        (("null", "null"), (), [(0, 0), (0, 1), (1, 1)]),
+        (("null", "jax-cuda"), (), [(0, 0), (0, 1)]),  # without streams, processes take turns on the device
+        (("null", "torch-cuda"), (), [(0, 0), (0, 1), (1, 1)]),
+        (("null", "null"), ("0", "1"), [(0, 1)]),  # each has cores of its own, and none for a second one
+        (("null", "null"), ("shared",), [(0, 0), (0, 1), (1, 1)]),
+    ],
+)
+def test_an_operator_runs_beside_itself_only_where_both_have_a_place(monkeypatch, backends, cores, expected):
+    monkeypatch.setattr("opmark.api.corun.cores_by_place", lambda: [0, 1])
+    cases = [Case.of(op, {"shape": [64]}, "forward") for op in ("add", "exp")]
+    operators = [CorunOperator(case, backend(name), "") for case, name in zip(cases, backends, strict=True)]
+    session = CorunSession(CorunRequest(workload="ops.yaml", cores=cores), operators)
+    found = [tuple(cases.index(one.task.case) for one in members) for members in session.companies()]
+    assert found == expected
+    monkeypatch.setattr("opmark.api.corun.cores_by_place", lambda: [0])
+    if len(set(backends)) == 2:  # one core is enough for one operator on the host
+        alone = CorunSession(CorunRequest(workload="ops.yaml", cores=cores), operators).companies()
+        assert (cases[0], cases[0]) not in [tuple(one.task.case for one in members) for members in alone]
 
 
 def interrupt_after(count):

@@ -202,6 +202,12 @@ def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
     assert "90s, 10m or 2h" in str(refused.value.hint)
 
 
+def test_what_is_no_duration_is_refused_by_the_name_with_the_flag_in_the_hint() -> None:
+    with pytest.raises(InvalidParameter, match=r"^compile_timeout: expected a duration, got `soon`") as refused:
+        RunRequest(compile_timeout="soon")  # type: ignore[arg-type]
+    assert refused.value.hint == "as in --compile-timeout 90s, 10m or 2h"
+
+
 @pytest.mark.parametrize("text", ["0s", "-1", "inf", "nan"])
 def test_a_duration_out_of_range_is_refused(text: str) -> None:
     with pytest.raises(InvalidParameter, match="budget: expected seconds above 0"):

@@ -47,6 +47,10 @@ NULL = ["--backend", "null"]
         (["run", "exp", "--chip", "H100", *NULL], ["--chip is about the nodes", "add --executor ray"]),
         (["run", "exp", "--unfit", *NULL], ["--unfit is about the nodes", "add --executor ray"]),
         (["ab", "exp", "--same", "--wait", "0", *NULL], ["--wait is about the nodes", "add --executor ray"]),
+        (["fleet", "agree", "--wait", "-1"], ["--wait: expected seconds from 0", "--wait 90s"]),
+        (["fleet", "agree", "--wait", "0", "--margin", "wide"], ["margin", "wide"]),
+        # Durations.
+        (["run", "exp", "--timeout", "soon", *NULL], ["timeout: expected a duration, got `soon`", "as in --timeout"]),
         # Versions of packages.
         (["bisect", "exp", "--package", "torch", "--good", "2.12.0", *NULL], ["--bad is needed", "--bad 2.13.0"]),
         (

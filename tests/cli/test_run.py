@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ import psutil
 import pytest
 
 from opmark.api import run as api
+from opmark.api.early_worker import start_early_worker
+from opmark.api.requests import RunRequest
 from opmark.api.show import show
+from opmark.runner.executors.base import LocalExecutor
 from opmark.runner.supervisor import Supervisor, WorkerPool
 from opmark.schema import Caution, Measurement, Record, Task
 from opmark.schema.measurement import PREEMPTED
@@ -239,6 +243,31 @@ def test_the_worker_begins_while_the_run_is_planned(main: Command, monkeypatch: 
     ((early,),) = planned_with
     assert taken == [early.pid]
     assert not early.is_running()
+
+
+def test_an_early_worker_that_the_plan_has_no_task_for_is_ended_before_anything_is_measured(
+    main: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun_beside = []
+    measure = LocalExecutor.run
+
+    def begin(*given: Any, **options: Any) -> Any:
+        begun_beside.append(psutil.Process().children())
+        return measure(*given, **options)
+
+    monkeypatch.setattr(LocalExecutor, "run", begin)
+    assert main("run", "add", *NULL, "--threads", "1,2").code == 0
+    assert [len(found) for found in begun_beside] == [1]
+    assert main("run", "add", *NULL, "--threads", "1,2", "--resume").code == 0
+    assert [len(found) for found in begun_beside] == [1, 0]
+
+
+def test_no_worker_begins_early_where_a_launcher_started_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job")
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}.items():
+        monkeypatch.setenv(name, value)
+    with closing(start_early_worker(RunRequest(ops="add", backend="null"))):
+        assert psutil.Process().children() == []
 
 
 def test_a_wrong_backend_is_reported_with_its_neighbours(main: Command) -> None:

@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 
 from opmark.plugin.registry import backend
+from opmark.runner.instruction_set import limit_for
 from opmark.runner.supervisor import Supervisor, WorkerOptions, WorkerPool
 from opmark.runner.worker_process import WorkerProcess
 
@@ -46,6 +47,16 @@ def test_it_is_for_its_backend_and_its_threads_alone(pool: WorkerPool) -> None:
     assert running(waiting)
     pool.close()
     assert not running(waiting)
+
+
+def test_a_backend_by_another_of_its_names_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opmark.runner.supervisor.WorkerProcess", lambda *_, **__: object())
+    pool = WorkerPool()
+    pool.prestart("torch-compile-cpu/default", 1)
+    (waiting,) = pool._waiting.values()
+    info = backend("torch-compile-cpu/default")
+    assert info.name == "torch-compile-cpu"
+    assert pool.take(info, 1, limit_for(info), None) is waiting
 
 
 def test_what_nobody_needed_is_ended_even_by_an_error() -> None:

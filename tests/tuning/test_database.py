@@ -9,6 +9,7 @@ from pathlib import Path
 from time import perf_counter
 
 import pytest
+from made_up import made_run, record
 from msgspec.structs import replace
 
 from opmark.api.tuned import import_tuned
@@ -17,14 +18,23 @@ from opmark.dashboard.uploads.reader import read_upload
 from opmark.errors import UserError
 from opmark.plugin.registry import backend
 from opmark.plugin.registry import operator as find_operator
-from opmark.schema import Case, Run
+from opmark.schema import Case, Run, Task
 from opmark.schema.tuned import TunedEntry
 from opmark.store.limits import LIMITS
 from opmark.store.memory import MemoryStore
 from opmark.store.merge import merge
 from opmark.store.sql import open_sql
 from opmark.store.transfer import parts, payload, store_upload
-from opmark.tuning.database import choose_entry, file_text, find_entries, newest, shape_distance, why_stale
+from opmark.tuning.database import (
+    FoundEntry,
+    choose_entry,
+    file_text,
+    find_entries,
+    newest,
+    shape_distance,
+    why_stale,
+    with_losses,
+)
 from opmark.tuning.spaces import find_tunables, source_of
 from opmark.tuning.target import read_target
 
@@ -67,6 +77,28 @@ def test_the_nearest_shape_is_found_and_its_configuration_fits() -> None:
     assert choose_entry(store, case_of(8192), backend("knobs-cpu"), 1) is None
     listed = find_entries(store, "exp", backend("knobs-cpu"), near={"shape": [64, 300]}, threads=1)
     assert [one.entry.params["shape"][1] for one in listed] == [256, 1024, 64]
+
+
+def test_entries_of_an_older_opmark_that_have_fewer_parameters_have_losses_too() -> None:
+    """The space of a product on TVM asks for the element type."""
+    store, found = MemoryStore(), []
+    for rows, tile in ((128, 4), (256, 8)):
+        case = Case.of("matmul", {"M": rows, "N": 256, "K": 256}, "forward")
+        found.append(
+            entry_for(
+                256, op="matmul", params=case.params, case=case.id, backend="tvm-cpu", implementation="schedule",
+                configuration={"tile": tile},
+            )
+        )  # fmt: skip
+        run = made_run(rows % 100)
+        found[-1] = replace(found[-1], run=run.id)
+        store.begin(run)
+        for other in (4, 8):
+            made = record(samples=[1.0 if other == tile else 1.5])
+            settings = replace(made.task.settings, configuration=(("tile", other),))
+            store.extend(run.id, [replace(made, task=Task(case, "tvm-cpu", "schedule", settings))])
+    (here, _) = with_losses(store, [FoundEntry(one, 1.0) for one in found])
+    assert (here.loss, here.pairs) == (0.5, 2)
 
 
 def test_shapes_differ_by_the_logarithms_of_their_sizes_and_nothing_else_may_differ() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from handmade import sound
+from typer.testing import CliRunner
 
 from opmark.api.items import view_stored_run
 from opmark.api.report import make_report
@@ -22,8 +23,10 @@ from opmark.api.run import run
 from opmark.api.space import space
 from opmark.api.tune import Tuning, tune
 from opmark.api.tuned import export_tuned, import_tuned, tuned
+from opmark.cli.app import make_app
 from opmark.errors import UserError
 from opmark.report.charts.tuning import tuned_bars, tuning
+from opmark.schema import Run
 from opmark.store.sql import open_sql
 
 pytestmark = pytest.mark.usefixtures("knobs")
@@ -205,6 +208,16 @@ def test_after_kill_9_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert one.entry.run == first.id
     assert before.items() <= after.items()  # nothing was measured twice
     assert one.entry.configuration == BEST
+
+
+def test_the_hint_of_the_command_names_the_store_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = "20300101-000000-0001"
+    found = Tuning("knobs-cpu", "", Run(run_id, "2030-01-01T00:00:00.000+00:00", "plan", 1), [], (run_id,))
+    monkeypatch.setattr("opmark.api.tune.tune_request", lambda request: found)
+    monkeypatch.setattr("opmark.api.result.storage_line", lambda runs, db: "stored")
+    done = CliRunner().invoke(make_app(), ["tune", "exp", "--db", "postgresql://me:hunter2@h.invalid/db"])
+    assert f"`opmark report {run_id} --db postgresql://me@h.invalid/db` draws the search" in done.stderr
+    assert "hunter2" not in done.output
 
 
 def test_bad_input_is_refused_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -272,12 +272,12 @@ class CorunSession:
         self._check_cores()
 
     def companies(self) -> list[list[Member]]:
-        """Return every pair; of a workload, each operator beside itself too, because branches of a program are often
-        alike; with three operators or more, on request, also all of them."""
+        """Return every pair; of a workload, each operator beside itself too where it can be, because branches of a
+        program are often alike; with three operators or more, on request, also all of them."""
         count = len(self.operators)
         places: list[tuple[int, ...]] = list(combinations(range(count), 2))
         if self.request.workload is not None:
-            places = sorted([*places, *((place, place) for place in range(count))])
+            places = sorted([*places, *((place, place) for place in range(count) if self._fits_twice(place))])
         if self.request.group and count > 2:
             places.append(tuple(range(count)))
         return [self.members(one) for one in places]
@@ -378,6 +378,13 @@ class CorunSession:
             if (result.together is None or result.together.verdict == "undecided")
             and MEASURED.issuperset(one.status for one in result.members)
         }
+
+    def _fits_twice(self, place: int) -> bool:
+        """Return whether an operator can run beside itself: on streams of its device, or with cores for each."""
+        operator = self.operators[place]
+        if not operator.on_host:
+            return share_streams([operator.info.name])
+        return self._texts == [SHARED] or (self._texts in ([], [SPLIT]) and len(self.cores) > 1)
 
     def _cores_of(self, places: Sequence[int]) -> list[tuple[int, ...]]:
         if not places:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from importlib.util import find_spec
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 
 from opmark.api.keywords import typed
 from opmark.api.requests import talk
-from opmark.api.result import journals_of, open_store, storage_line, store_all
+from opmark.api.result import db_option, journals_of, open_store, storage_line, store_all
 from opmark.errors import StoreError, UserError
 from opmark.plugin.registry import backends
 from opmark.runner.doctor import PROCESSES, self_test
@@ -57,7 +56,7 @@ def _next_steps(diagnosis: Diagnosis, db: PathLike | None) -> Iterator[NextStep]
     chosen = devices[0].name if devices else usual
     facts = {**here[chosen].facts, "threads": default_threads()} if chosen in here else {}
     option = "" if chosen == usual else f" --backend {chosen}"
-    store_option = "" if db is None else f" --db {shlex.quote(str(db))}"
+    store_option = db_option(db)
     has_peaks, has_noise, has_runs = _what_is_stored(chosen, facts, db)
     if not has_peaks:
         yield NextStep(f"opmark calibrate{option}{store_option}", "its peaks, for the column `of peak`")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -28,8 +29,8 @@ from opmark.store.protocol import Store
 from opmark.store.runs import noise_of
 
 __all__ = [
-    "MachineFacts", "Result", "facts_of", "interruption_line", "journals_of", "machine_at", "machine_facts",
-    "open_store", "result_of", "storage_line", "store_all",
+    "MachineFacts", "Result", "db_option", "facts_of", "interruption_line", "journals_of", "machine_at",
+    "machine_facts", "open_store", "result_of", "storage_line", "store_all",
 ]  # fmt: skip
 
 
@@ -149,6 +150,12 @@ def journals_of(db: PathLike | None, run_ids: Collection[str]) -> tuple[Path, ..
     from opmark.store import backlog
 
     return tuple(backlog.journals_of(db, run_ids))
+
+
+def db_option(db: PathLike | None) -> str:
+    """Return the option that names a store, without a password, for a command that a message shows; empty for the store
+    that needs none."""
+    return f" --db {shlex.quote(str(display_address(db)))}" if db else ""
 
 
 def storage_line(run_ids: Sequence[str], db: PathLike | None, journals: tuple[Path, ...] | None = None) -> str:

@@ -27,7 +27,7 @@ from opmark.api.predict import find_predictor
 from opmark.api.program_requests import ScheduleRequest
 from opmark.api.program_times import ENDS, HERE, End, ProgramTimes, case_of_call, name_unknown, predict_program
 from opmark.api.requests import TurnOptions
-from opmark.api.result import existing_store
+from opmark.api.result import db_option, existing_store
 from opmark.catalogue.expansion import cases_of
 from opmark.errors import InvalidFile, InvalidParameter, Unsupported, UserError
 from opmark.plugin import BackendInfo
@@ -653,10 +653,9 @@ class _ProgramScheduling:
             for key, value in (self.request.params or {}).items():
                 listing.append(f"-p {key}={value[0] if isinstance(value, list) else value}")
             listing += [f"--device {device}"] if device != "cpu" else []
-        store = f" --db {shlex.quote(str(self.request.db))}" if self.request.db else ""
         return (
             f"`opmark {' '.join(listing)} -o ops.yaml` and "
-            f"`opmark corun -w ops.yaml --backend {self.info.name}{store}` measure them; "
+            f"`opmark corun -w ops.yaml --backend {self.info.name}{db_option(self.request.db)}` measure them; "
             "leave what matters least out of the file, because a co-run takes at most 32 operators"
         )
 

@@ -65,7 +65,11 @@ def agree_(
     unfit: Annotated[bool, typer.Option("--unfit", help=options_of(ExecutorOptions)["unfit"].option.help)] = False,
     wait: Annotated[
         float,
-        typer.Option(parser=duration("--wait"), metavar="<str>", help="Seconds to wait for a node that takes no work."),
+        typer.Option(
+            parser=duration("--wait", zero=True),
+            metavar="<str>",
+            help="Seconds to wait for a node that takes no work.",
+        ),
     ] = 600.0,
     address: Address = None,
     db: Db = None,

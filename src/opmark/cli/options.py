@@ -165,14 +165,14 @@ def _operators_of(given: Mapping[str, Any]) -> list[str]:
     return [given["like"]] if "like" in given else [given["what"] or ""]
 
 
-def duration(flag: str) -> Callable[[str | float], float]:
-    """Return what reads the seconds of an option that belongs to no request."""
+def duration(flag: str, *, zero: bool = False) -> Callable[[str | float], float]:
+    """Return what reads the seconds of an option that belongs to no request. `zero`: whether it may be none."""
 
     def read(value: str | float) -> float:
         found = read_duration(value, flag) if isinstance(value, str) else value
-        if not 0 < found <= LONGEST:
+        if not (0 < found <= LONGEST or (zero and found == 0)):
             raise InvalidParameter(
-                f"{flag}: expected seconds above 0 and up to {LONGEST:g}, got {found:g}",
+                f"{flag}: expected seconds {'from' if zero else 'above'} 0 and up to {LONGEST:g}, got {found:g}",
                 f"as in {flag} 90s or {flag} 10m",
             )
         return found

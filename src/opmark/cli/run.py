@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,10 @@ from opmark.cli.options import NoColor, Wide, takes
 from opmark.cli.output import TableStyle, console, print_json_lines, print_records
 from opmark.errors import InvalidParameter
 from opmark.units import count_noun
+
+if TYPE_CHECKING:
+    from opmark.api.run import Plan
+    from opmark.schema import Record, Run
 
 
 @takes(RunRequest, ProfileOptions)
@@ -47,13 +51,18 @@ def _measure(request: RunRequest, profile: ProfileOptions, style: TableStyle, *,
         from opmark.api.run import profiling_of, run_request
 
         profiling = profiling_of(profile)
+
+        def begin(run: Run, plan: Plan, records: list[Record]) -> None:
+            pool.end_unneeded(plan.groups())
+            progress.start(run, plan, records)
+
         try:
             result = run_request(
                 replace(
                     request,
                     profile=profiling,
                     pool=pool,
-                    on_start=progress.start,
+                    on_start=begin,
                     on_record=progress.advance,
                     on_row=progress.print_row if as_json else None,
                     say=progress.say,

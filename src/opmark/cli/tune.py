@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import replace
 from time import monotonic
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 @takes(TuneRequest)
 def tune(request: TuneRequest, as_json: Json = False) -> None:
-    from opmark.api.result import storage_line
+    from opmark.api.result import db_option, storage_line
     from opmark.api.tune import tune_request, tuning_view
     from opmark.cli.progress import StepProgress, Turns
     from opmark.report.console.tuning import print_tuning
@@ -65,8 +64,7 @@ def tune(request: TuneRequest, as_json: Json = False) -> None:
     else:
         print_tuning(tuning_view(found), console())
     turns.say(storage_line(found.runs, request.db))
-    store = f" --db {shlex.quote(str(request.db))}" if request.db else ""
     drawn = "best so far, knobs against time, what they matter"
-    turns.say(f"hint: `opmark report {found.run.id}{store}` draws the search: {drawn}")
+    turns.say(f"hint: `opmark report {found.run.id}{db_option(request.db)}` draws the search: {drawn}")
     if any(one.search is not None and one.search.stopped and not one.search.tied for one in found.cases):
         raise typer.Exit(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -18,6 +18,7 @@ from opmark.runner import instruction_set
 from opmark.runner.clocks import FACT as CLOCKS
 from opmark.runner.clocks import ClockLocks
 from opmark.runner.guests.placement import why_missing
+from opmark.runner.plan import TaskGroup
 from opmark.runner.worker_process import WorkerDied, WorkerProcess, record_of_death
 from opmark.schema import Environment, Record, Resources, Task
 from opmark.schema.messages import Hello, Side
@@ -51,7 +52,7 @@ class WorkerPool:
         limit = instruction_set.limit_for(info)
         with suppress(UserError, OSError):
             if not why_missing(info):
-                self._waiting[backend, threads, limit, None] = WorkerProcess(
+                self._waiting[info.name, threads, limit, None] = WorkerProcess(
                     info, threads, instruction_set.environ(limit)
                 )
 
@@ -81,6 +82,12 @@ class WorkerPool:
             worker.close()
         else:
             self._waiting[key] = worker
+
+    def end_unneeded(self, groups: Iterable[TaskGroup]) -> None:
+        """End the workers that none of these groups will take: they would use a device beside what is measured."""
+        needed = {(group.backend, group.threads) for group in groups if not group.ranks}
+        for key in [key for key in self._waiting if key[:2] not in needed]:
+            self._waiting.pop(key).close()
 
     def close(self) -> None:
         """End the workers that nobody has taken."""

@@ -174,8 +174,9 @@ def options_of(request: Any) -> Mapping[str, OptionField]:
     return found
 
 
-def read_duration(text: str, name: str = "") -> float:
-    """Return the seconds of a duration such as 90, 90s, 10m or 2h; a message begins with the name of its option."""
+def read_duration(text: str, name: str = "", flag: str = "") -> float:
+    """Return the seconds of a duration such as 90, 90s, 10m or 2h. An error says the name of the option, and how its
+    flag is used, where that is another one."""
     unit = re.sub(r"^.*?([a-z]*)$", r"\1", text.strip(), flags=re.ASCII)
     try:
         return float(text.strip().removesuffix(unit)) * _DURATIONS[unit]
@@ -186,7 +187,7 @@ def read_duration(text: str, name: str = "") -> float:
     except ValueError:
         raise InvalidParameter(
             f"{name}{': ' * bool(name)}expected a duration, got `{text}`",
-            "as in 90s, 10m or 2h",
+            f"as in {flag or name}{' ' * bool(flag or name)}90s, 10m or 2h",
         ) from None
 
 
@@ -205,7 +206,7 @@ class OptionSet:
         for name, found in options_of(request).items():
             value = getattr(self, name)
             if found.form == "duration" and isinstance(value, str):
-                value = read_duration(value, name)
+                value = read_duration(value, name, found.flag)
                 object.__setattr__(self, name, value)  # the class is frozen
             found.check(value)
         for one in dataclasses.fields(request):

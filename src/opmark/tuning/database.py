@@ -241,9 +241,8 @@ def with_losses(store: Store, found: Sequence[FoundEntry]) -> list[FoundEntry]:
         for other in entries:
             if here is other or (here.op, here.backend) != (other.op, other.backend):
                 continue
-            seconds = times[here.id].get(_fitted_key(other, here))
             distance = shape_distance(here.op, here.params, other.params)
-            if best and seconds and distance:
+            if best and distance and (seconds := times[here.id].get(_fitted_key(other, here))):
                 known.append((distance, seconds / best - 1))
     result = []
     for one in found:
@@ -268,7 +267,11 @@ def _fitted_key(other: TunedEntry, here: TunedEntry) -> tuple[str, Any]:
     known = implementations(find_operator(here.op), info, every=True) if info and here.op in catalogue() else ()
     if info is None or other.implementation not in {one.label for one in known}:
         return _key(other)  # of another system: its knobs are not known here
-    for tunable in find_tunables(Case.of(here.op, here.params, here.phase), info, other.implementation):
+    try:
+        params = find_operator(here.op).complete(here.params)  # an older opmark may have known fewer of them
+    except UserError:
+        return _key(other)
+    for tunable in find_tunables(Case.of(here.op, params, here.phase), info, other.implementation):
         if (fitting := tunable.space.fit(other.configuration)) is not None:
             return other.implementation, as_pairs(fitting)
     return _key(other)

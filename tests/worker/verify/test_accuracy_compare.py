@@ -237,6 +237,13 @@ def test_complex_numbers_are_compared_by_their_distance():
     complaint(np.array([0j]), np.array([3 + 4j]), typical=0.99)
 
 
+@pytest.mark.parametrize("typical", [0.0, 0.1])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_complex_number_whose_size_overflows_hides_no_error_elsewhere(sign, typical):
+    huge = 1.5e308 + 1.5e308j
+    assert "2+0j, expected 1+0j" in complaint([sign * huge, 2.0], [huge, 1.0 + 0j], 0.5, typical=typical)
+
+
 def test_nothing_is_changed():
     output, expected = floats(1.0, NAN), floats(1.5, NAN)
     check(output, expected, typical=1.0)

@@ -110,6 +110,12 @@ def test_the_smallest_whole_number_has_a_size() -> None:
     assert numerics(smallest, smallest, "int8").rms == 128.0
 
 
+def test_errors_that_overflow_have_no_root_mean_square() -> None:
+    expected = np.array([1.5e308, 1.0])
+    found = numerics(-expected, expected, "float64")
+    assert (found.max_abs, found.mean_abs, found.rmse) == (None, None, None)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "complex64", "int8", "bool"])
 def test_blocks_say_what_the_whole_says(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(1)

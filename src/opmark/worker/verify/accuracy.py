@@ -204,14 +204,15 @@ def _compare_one(
         return ArrayErrors(0.0, 0.0)
     if any(_each_block(_is_special, output, expected)):
         _check_specials(index, output, expected, positions)
-    absolute += typical * _join_means(
-        _each_block(lambda _, due: _root_mean_square(_size(_known(due))), output, expected)
-    )
+    magnitude = _join_means(_each_block(lambda _, due: _root_mean_square(_size(_known(due))), output, expected))
+    if math.isfinite(magnitude):  # an infinite tolerance would pass anything
+        absolute += typical * magnitude
     worst = _each_block(lambda one, other: _errors_of_block(one, other, relative, absolute), output, expected)
-    if any(one.excess > 0 for one in worst):
-        error = np.where(np.isfinite(expected), _distance(output, _known(expected)), 0.0)
-        excess = error - (relative * _size(_known(expected)) + absolute)
-        at = tuple(int(i) for i in np.unravel_index(int(np.argmax(excess)), excess.shape))
+    if any(one.exceeds for one in worst):
+        with np.errstate(all="ignore"):
+            error = np.where(np.isfinite(expected), _distance(output, _known(expected)), 0.0)
+            excess = error - (relative * _size(_known(expected)) + absolute)
+        at = tuple(int(i) for i in np.unravel_index(int(np.nanargmax(excess)), excess.shape))
         raise WrongResult(
             f"output {index}: {int((excess > 0).sum())} of {_count(output, positions)} are off by more than "
             f"{relative:g} x |expected| + {absolute:g}; worst at {_locate(at, positions)}: {output[at]:.6g}, expected "
@@ -223,8 +224,8 @@ def _compare_one(
 class _BlockErrors(NamedTuple):
     error: float
     ratio: float
-    excess: float
-    """By how much the worst element is further off than allowed; not above 0 if none is."""
+    exceeds: bool
+    """Whether any element is further off than allowed."""
 
 
 def _errors_of_block(output: Any, expected: Any, relative: float, absolute: float) -> _BlockErrors:
@@ -232,7 +233,7 @@ def _errors_of_block(output: Any, expected: Any, relative: float, absolute: floa
     error = np.where(np.isfinite(expected), _distance(output, known), 0.0)
     size = _size(known)
     ratio = np.where(size > 0, error / size, 0.0)
-    return _BlockErrors(float(error.max()), float(ratio.max()), float((error - (relative * size + absolute)).max()))
+    return _BlockErrors(float(error.max()), float(ratio.max()), bool((error > relative * size + absolute).any()))
 
 
 def _known(expected: Any) -> Any:
@@ -276,16 +277,16 @@ def _root_mean_square(size: Any) -> tuple[int, float]:
 
 
 def _join_means(parts: Sequence[tuple[int, float]]) -> float:
-    """The root mean square of all values of parts, from what `_root_mean_square` says of each."""
+    """The root mean square of all values of parts, from what `_root_mean_square` says of each: NaN if a value is
+    infinite."""
     counts, means = np.array(parts, np.float64).T
     largest = float(means.max())
-    return largest * float(np.sqrt((counts * np.square(means / largest)).sum() / counts.sum())) if largest > 0 else 0.0
+    return largest * float(np.sqrt((counts * np.square(means / largest)).sum() / counts.sum())) if largest else 0.0
 
 
 def _distance(output: Any, expected: Any) -> Any:
     """|output - expected| as float64. Whole numbers that a float64 cannot tell apart are told apart all the same."""
-    with np.errstate(invalid="ignore"):
-        distance = np.abs(output.astype(np.result_type(output, np.float64)) - expected)
+    distance = np.abs(output.astype(np.result_type(output, np.float64)) - expected)
     if output.dtype.kind in "iub" and expected.dtype.kind in "iub":
         distance = np.where(output == expected, 0.0, np.maximum(distance, 1.0))
     return distance.astype(np.float64)

@@ -123,6 +123,19 @@ def test_probes_are_listed_and_a_file_of_probes_adapts_the_model(tmp_path: Path)
         probe("A10", tables=[table])
 
 
+def test_probes_of_a_chip_are_used_by_whatever_name_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opmark.api.predict.model_folder", lambda: tmp_path)
+    table = tmp_path / "probes.csv"
+    table.write_text("device,op,rows,columns,ms\nH100 PCIe,softmax,4096,4096,0.25\nH100 PCIe,softmax,2048,4096,0.13\n")
+    predictor, _ = probe("H100 PCIe", tables=[table])
+    save_predictor(predictor, tmp_path / "torch-cuda.npz")
+    for name in ("NVIDIA H100 PCIe", "h100-pcie", "H100"):  # of several that match, the one with probes
+        assert "NVIDIA H100 PCIe" in find_predictor(on=name).probes
+    assert not find_predictor(on="H200").probes
+    (one,) = predict("softmax", {"shape": [[4096, 4096]]}, on="H100").cases
+    assert one.prediction.basis == "probes"
+
+
 def test_a_backend_is_learnt_from_what_was_measured_here(main: Command, tmp_path: Path) -> None:
     pytest.importorskip("lightgbm")
     db = tmp_path / "store.db"

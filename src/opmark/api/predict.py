@@ -228,13 +228,22 @@ def find_predictor(
         )
     for path in sorted(model_folder().glob("*.npz")):
         found = load(path)
-        if (on in found.chips or on in found.probes) and (found.quantity == ENERGY) == energy:
+        if (found.quantity == ENERGY) == energy and _has_learnt(found, on):
             return found
     if energy:
         raise UserError(
             f"no model has learnt the energy of {on}", "`opmark predict train --quantity energy` learns from the store"
         )
     return shipped()
+
+
+def _has_learnt(predictor: Predictor, on: str) -> bool:
+    """Return whether a model has records or probes of a chip."""
+    try:
+        name, _ = find_chip_of(on, predictor)
+    except UserError:
+        return False
+    return name in {one.partition(" [")[0] for one in (*predictor.chips, *predictor.probes)}
 
 
 def train_from_files(

@@ -193,7 +193,7 @@ def find_chip_of(on: str, predictor: Predictor) -> tuple[str, Peaks | None]:
         if len(own) == 1:
             return own[0], None
         raise UserError(f"the model knows {', '.join(own)}: `{on}` is one of them", "--on NAME says which")
-    if sheet := find_chip(on, predictor.chips):
+    if sheet := find_chip(on, {*predictor.chips, *predictor.probes}):
         return sheet.chip, sheet
     known = [name for name in own if on.casefold() in name.casefold()]
     if len(known) == 1:

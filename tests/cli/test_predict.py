@@ -84,11 +84,31 @@ def test_a_workload_is_summed_between_hidden_and_waited_for_launches(tmp_path: P
     assert found.interval[0] < found.alone < found.interval[1]
 
 
-def test_parameters_do_not_go_with_a_file(tmp_path: Path) -> None:
+def test_parameters_do_not_go_with_a_file(main: Command, tmp_path: Path) -> None:
     path = tmp_path / "one.yaml"
     path.write_text("schema: 1\nname: one\ncases:\n- {op: relu, params: {shape: [512, 512]}}\n")
     with pytest.raises(UserError, match="a workload brings its own"):
         predict(str(path), {"shape": [[64]]}, on="T4")
+    assert "a workload brings its own parameters" in main("predict", str(path), "--on", "T4", "-p", "shape=64").err
+
+
+@pytest.mark.parametrize("options", [{"size": "large"}, {"phase": "backward"}])
+def test_neither_sizes_nor_phases_go_with_a_file(options: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "one.yaml"
+    path.write_text("schema: 1\nname: one\ncases:\n- {op: relu, params: {shape: [512, 512]}}\n")
+    with pytest.raises(UserError, match="--size and --phase are for operators"):
+        predict(str(path), on="T4", **options)
+
+
+def test_the_operators_of_a_model_are_those_of_its_forward_call() -> None:
+    with pytest.raises(UserError, match="--phase backward"):
+        predict("model:two-towers", {"size": "small"}, on="T4", phase="backward")
+
+
+def test_rows_say_which_phase_they_are_of(main: Command) -> None:
+    assert "softmax 64x64 float32 backward" in main(
+        "predict", "softmax", "-p", "shape=64x64", "--phase", "backward", "--on", "T4"
+    ).out  # fmt: skip
 
 
 def test_what_lies_far_outside_in_a_workload_is_listed_and_the_rest_predicted(main: Command, tmp_path: Path) -> None:
@@ -123,7 +143,9 @@ def test_probes_are_listed_and_a_file_of_probes_adapts_the_model(tmp_path: Path)
         probe("A10", tables=[table])
 
 
-def test_probes_of_a_chip_are_used_by_whatever_name_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probes_of_a_chip_are_used_by_whatever_name_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("opmark.api.predict.model_folder", lambda: tmp_path)
     table = tmp_path / "probes.csv"
     table.write_text("device,op,rows,columns,ms\nH100 PCIe,softmax,4096,4096,0.25\nH100 PCIe,softmax,2048,4096,0.13\n")
@@ -189,3 +211,11 @@ def test_a_model_is_predicted_as_a_whole_with_launches_views_and_fusion(main: Co
     assert "views in their order" in done.err
     *_, last = main("predict", "model:two-towers", "-p", "size=small", "--on", "T4", "--json").objects
     assert last["whole"]["calls"] == eager.whole.calls
+
+
+def test_calls_that_cannot_be_predicted_are_not_taken_for_fused_ones() -> None:
+    pytest.importorskip("torch")
+    whole = predict("model:bert-base", size="small", on="T4", far=True).whole
+    assert whole is not None
+    assert "embedding" in whole.unknown
+    assert whole.calls == whole.made

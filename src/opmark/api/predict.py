@@ -437,6 +437,9 @@ def save_predictor(predictor: Predictor, path: PathLike | None = None) -> Path:
 
 def _cases(what: str, params: Mapping[str, Any] | None, size: str, phase: str) -> tuple[list[Case], list[str]]:
     if what.startswith(MODEL_PREFIX):
+        if phase != "forward":
+            raise InvalidParameter(f"--phase {phase}: the operators of a model are those of its forward call",
+                                   "leave --phase out; `opmark capture` records a step of training")  # fmt: skip
         case = model_case(what, params, size)
         source = source_of(case.op.removeprefix(MODEL_PREFIX))
         assert source is not None
@@ -445,6 +448,9 @@ def _cases(what: str, params: Mapping[str, Any] | None, size: str, phase: str) -
         return cases, [str(problem) for problem in found.problems]
     path = what.removeprefix(TRACE_PREFIX)
     if Path(path).is_file():
+        if size or phase != "forward":
+            raise InvalidParameter(f"--size and --phase are for operators: the cases of {path} have their own",
+                                   "leave them out")  # fmt: skip
         selected = select_cases(Selection(workload=path, params=params))
         return list(selected.cases), list(map(str, selected.source.problems if selected.source else ()))
     if Path(path).suffix in (".yaml", ".yml", ".json"):

@@ -72,7 +72,7 @@ def case(
 
     found = predict_case(
         what,
-        parse_params([what], param) if param else None,
+        parse_params([] if Path(what).is_file() else [what], param) if param else None,
         on=on,
         size=size,
         phase=phase,

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opmark.api.predict import find_predictor, measure_for_training, predict, probe, probe_workload, save_predictor
+from opmark.api.predict import (
+    find_predictor,
+    measure_for_training,
+    predict,
+    probe,
+    probe_workload,
+    run_entries,
+    save_predictor,
+)
+from opmark.api.result import facts_of, open_store
 from opmark.errors import UserError
+from opmark.schema import Entry
+from opmark.schema.machine import Level, Peaks, findings_key
 
 Command = Callable[..., Any]
 SIZES = {"M": 2048, "N": 1024, "K": 512}
@@ -158,14 +170,35 @@ def test_probes_of_a_chip_are_used_by_whatever_name_it_is_asked_for(
     assert one.prediction.basis == "probes"
 
 
-def test_a_backend_is_learnt_from_what_was_measured_here(main: Command, tmp_path: Path) -> None:
+def test_a_backend_is_learnt_from_what_was_measured_here(
+    main: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("lightgbm")
     db = tmp_path / "store.db"
-    assert measure_for_training("numpy-cpu", 1.0, db=db, say=lambda _: None) > 0
-    # 20 shapes are too few; without peaks of this processor nothing can be learnt at all.
+    calibrated, measured = list[int | None](), list[list[Entry]]()
+
+    def calibrate_quickly(*, threads: int | None, **_: object) -> None:
+        calibrated.append(threads)
+        with closing(open_store(db)) as store:
+            environments = {one.environment for one in store.figures() if threads in (None, one.threads)}
+            (facts,) = facts_of(store, environments).values()
+            peaks = Peaks("a processor", "made up", {"float32": 1e11}, [Level("memory", 1e10)])
+            store.keep("peaks", findings_key(facts), "now", peaks)
+
+    def run_and_note(entries: list[Entry], *args: Any, **options: Any) -> None:
+        measured.append(entries)
+        run_entries(entries[:3], *args, **options)
+
+    monkeypatch.setattr("opmark.api.predict.calibrate", calibrate_quickly)
+    monkeypatch.setattr("opmark.api.predict.run_entries", run_and_note)
+    for threads in (1, 1, 2):  # a batch each
+        found = measure_for_training("numpy-cpu", 0.01, db=db, threads=threads, say=lambda _: None)
+        assert found == len(measured[0])
+    assert calibrated == [1, 2]
+    assert not [one for one in measured[1] if one in measured[0][:3]]
     done = main("predict", "train", "--backend", "numpy-cpu", "--db", str(db))
     assert done.code == 2
-    assert "too few" in done.err or "known peaks" in done.err
+    assert "too few records" in done.err
     assert "hint: " in done.err
 
 

@@ -279,7 +279,7 @@ def stored_samples(
 ) -> tuple[Samples, str]:
     """Return what a store knows of a backend, and the quantity."""
     with closing(open_store(db)) as store:
-        figures = [one for one in store.figures() if one.backend == backend and threads in (None, one.threads)]
+        figures = _figures_of(store, backend, threads)
         cases = store.cases({one.case for one in figures})
         peaks = _known_peaks(store, figures)
     if figures and not peaks:
@@ -300,9 +300,13 @@ def _known_peaks(store: Store, figures: Sequence[Figure]) -> dict[str, tuple[str
     return peaks
 
 
-def _has_peaks(backend: str, db: PathLike | None) -> bool:
+def _has_peaks(backend: str, db: PathLike | None, threads: int | None) -> bool:
     with closing(open_store(db)) as store:
-        return bool(_known_peaks(store, [one for one in store.figures() if one.backend == backend]))
+        return bool(_known_peaks(store, _figures_of(store, backend, threads)))
+
+
+def _figures_of(store: Store, backend: str, threads: int | None) -> list[Figure]:
+    return [one for one in store.figures() if one.backend == backend and threads in (None, one.threads)]
 
 
 def measure_for_training(
@@ -317,25 +321,21 @@ def measure_for_training(
 ) -> int:
     """Measure cases to learn from until the budget (seconds) is spent; return how many were measured.
 
-    The first shapes are random. Later ones are, of many, those that would teach most: far from all that was measured,
-    and of operators that could not be predicted well from their own other shapes."""
+    Where the store has nothing of the backend, the first shapes are random. Later ones are, of many, those that would
+    teach most: far from all that was measured, and of operators that could not be predicted well from their own other
+    shapes. Peaks that are not known are measured after the first shapes, which tell the machine."""
     backend = backend or default_backends()[0]
     generator = np.random.default_rng(seed)
-    end, count = time.monotonic() + budget, 0
     info = find_backend(backend)
     named = operators or [name for name in FAMILIES if implementations(find_operator(name), info)]
+    known = _known_samples(backend, db, threads)
     pool = KeptWorkers()
+    end, count = time.monotonic() + budget, 0
     try:
         while time.monotonic() < end:
             candidates = random_calls(_CANDIDATES * _BATCH, generator, named, on_device=info.device != "cpu")
             chosen = [entry for entry, _ in candidates[:_BATCH]]
-            if count:
-                if not _has_peaks(backend, db):
-                    say("the peaks of this machine are not known: `opmark calibrate` measures them, beside the budget")
-                    started = time.monotonic()
-                    calibrate(backend=backend, threads=threads, db=db, say=lambda line: None)
-                    end += time.monotonic() - started
-                known, _ = stored_samples(backend, db=db, threads=threads)
+            if known is not None:
                 figures = next(iter(known.chips.values()))
                 calls = samples_of(
                     [call for _, call in candidates], [figures.chip] * len(candidates),
@@ -344,10 +344,24 @@ def measure_for_training(
                 chosen = choose_entries([entry for entry, _ in candidates], calls, known, _BATCH)
             run_entries(chosen, backend, db=db, threads=threads, pool=pool)
             count += len(chosen)
+            if not _has_peaks(backend, db, threads):
+                say("the peaks of this machine are not known: `opmark calibrate` measures them, beside the budget")
+                started = time.monotonic()
+                calibrate(backend=backend, threads=threads, db=db, say=lambda line: None)
+                end += time.monotonic() - started
+            known, _ = stored_samples(backend, db=db, threads=threads)
             say(f"{count} cases measured, {max(0, end - time.monotonic()):.0f} s left")
     finally:
         pool.close()
     return count
+
+
+def _known_samples(backend: str, db: PathLike | None, threads: int | None) -> Samples | None:
+    """Return what a store knows of a backend; None where it has nothing to learn from."""
+    try:
+        return stored_samples(backend, db=db, threads=threads)[0]
+    except UserError:
+        return None
 
 
 def run_entries(

@@ -358,6 +358,12 @@ def test_co_runs_of_extracted_operators_have_the_cases_that_a_program_describes(
 def test_options_that_need_a_search_are_refused_where_there_is_none(found: Scheduling, folder: Path) -> None:
     with pytest.raises(UserError, match="--predict: a saved schedule was searched already"):
         opmark.schedule(str(folder / "towers.json"), predict="here")
+    with pytest.raises(UserError, match="--method: a saved schedule was searched already"):
+        opmark.schedule(str(folder / "towers.json"), method="optimum", measure=False)
+    with pytest.raises(UserError, match="--times: a saved schedule was searched already"):
+        opmark.schedule(str(folder / "towers.json"), times=folder / "no.yaml", measure=False)
+    with pytest.raises(UserError, match="--slowdowns: cores of their own are not shared"):
+        opmark.schedule(MODEL, on="cpu:1,cpu:1", slowdowns=True, measure=False)
     with pytest.raises(UserError, match="--slowdowns: a table has times of its own"):
         opmark.schedule(str(folder / "cpu.yaml"), slowdowns=True)
     with pytest.raises(UserError, match="--predict A100: nothing of these chips is here"):

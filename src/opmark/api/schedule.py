@@ -384,9 +384,16 @@ class _ProgramScheduling:
                 "the parameters of a saved schedule are those that it was made for", "leave -p and --size out"
             )
         if known is not None:
-            _refuse_prediction(request, "a saved schedule was searched already")
+            why = "a saved schedule was searched already"
+            _refuse_prediction(request, why)
+            for option, given in (("method", request.method != "best"), ("times", request.times is not None)):
+                if given:
+                    raise InvalidParameter(f"--{option}: {why}", f"`opmark schedule {known.program} --{option} ...`")
         self.beside = self._devices_beside()
         self.shares = [] if self.beside else self._core_shares()
+        if self.shares and request.slowdowns:
+            raise InvalidParameter("--slowdowns: cores of their own are not shared, and nothing is slowed down there",
+                                   "leave --slowdowns out, or --on cpu:1,cpu:1")  # fmt: skip
         self.elsewhere = [name for name in split_names(request.predict) if name.casefold() not in HERE]
         if self.elsewhere and (request.save is not None or request.slowdowns or self.shares):
             raise InvalidParameter(

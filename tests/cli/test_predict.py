@@ -17,6 +17,7 @@ from opmark.api.predict import (
     probe_workload,
     run_entries,
     save_predictor,
+    train_from_files,
 )
 from opmark.api.result import facts_of, open_store
 from opmark.errors import UserError
@@ -216,6 +217,29 @@ def test_options_that_do_not_go_together_are_said(main: Command, arguments: tupl
     done = main("predict", *arguments)
     assert done.code == 2
     assert message in done.err
+
+
+def test_the_energy_of_several_calls_is_added_up_and_no_launch_hides_it(
+    main: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor = find_predictor()
+    predictor.quantity = "energy"
+    monkeypatch.setattr("opmark.api.predict.find_predictor", lambda *_: predictor)
+    path = tmp_path / "two.yaml"
+    path.write_text("schema: 1\nname: two\ncases:\n- {op: relu, params: {shape: [[512, 512]]}, count: 3}\n")
+    (line,) = [one for one in main("predict", str(path), "--on", "T4").err.splitlines() if one.startswith("together")]
+    assert line.endswith("J)")
+
+
+def test_tables_and_probes_are_of_the_backend_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opmark.prediction.library.model_folder", lambda: tmp_path)
+    monkeypatch.setattr("opmark.api.predict.train", lambda *_, backend, **__: backend)
+    table = tmp_path / "linear.csv"
+    table.write_text("device,B,M,N,K,ms\nL4,1,1024,1024,512,0.1\n")
+    assert str(train_from_files([table], say=lambda _: None)) == "torch-cuda"
+    assert str(train_from_files([table], backend="triton-cuda", say=lambda _: None)) == "triton-cuda"
+    with pytest.raises(UserError, match="no model was trained for the times of triton-cuda"):
+        probe("L4", backend="triton-cuda", tables=[table])
 
 
 def test_here_is_the_machine_that_was_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,16 +247,22 @@ def _has_learnt(predictor: Predictor, on: str) -> bool:
 
 
 def train_from_files(
-    paths: Sequence[PathLike], *, source: str = "", seed: int = 0, say: Callable[[str], None] = talk
+    paths: Sequence[PathLike],
+    *,
+    backend: str | None = None,
+    source: str = "",
+    seed: int = 0,
+    say: Callable[[str], None] = talk,
 ) -> Predictor:
-    """Train on tables of measured operators, each a file or a folder of them. `source` is what the model says of where
-    they come from; by default their names."""
+    """Train on tables of measured operators, each a file or a folder of them. `backend` is whose times they are, by
+    default torch's on GPUs; `source` is what the model says of where they come from, by default their names."""
+    name = find_backend(backend or "torch-cuda").name
     tables: list[Path] = []
     for path in map(Path, paths):
         tables += tables_in(path) if path.is_dir() else [path]
     samples = read_tables(tables, say=say)
     names = ", ".join(path.name for path in tables)
-    return train(samples, source or names, backend="torch-cuda", quantity="latency", seed=seed, say=say)
+    return train(samples, source or names, backend=name, quantity="latency", seed=seed, say=say)
 
 
 def train_from_store(
@@ -395,9 +401,9 @@ def probe_entries(predictor: Predictor, on: str, count: int = PROBES) -> dict[st
     return found
 
 
-def probe_workload(on: str, *, model: PathLike | None = None, count: int = PROBES) -> str:
+def probe_workload(on: str, *, backend: str | None = None, model: PathLike | None = None, count: int = PROBES) -> str:
     """Return the probes that would teach most about a chip as a workload file."""
-    found = probe_entries(find_predictor(None, on, model), on, count)
+    found = probe_entries(find_predictor(backend, on, model), on, count)
     entries = [entry for kind in found.values() for entry in kind]
     return workload_file.yaml_text(Workload(VERSION, "probes", entries, f"Probes of {on} for `opmark predict probe`."))
 
@@ -413,7 +419,7 @@ def probe(
     say: Callable[[str], None] = talk,
 ) -> tuple[Predictor, int]:
     """Adapt a predictor to a chip by a few probes: of tables, or measured here. Return it and the number of probes."""
-    predictor = find_predictor(None, on, model)
+    predictor = find_predictor(backend, on, model)
     if tables:
         paths = [path for one in map(Path, tables) for path in (tables_in(one) if one.is_dir() else [one])]
         probes = read_tables(paths, keep_drift=True, say=say)

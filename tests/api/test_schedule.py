@@ -293,6 +293,9 @@ def test_energy_is_predicted_for_every_schedule_and_read_from_records(
     for one in view["predictions"]:
         assert one["joules"] > 0
         assert one["energy_delay"] == pytest.approx(one["joules"] * one["seconds"])
+    here = opmark.schedule(MODEL, params=SMALL, predict="here", measure=False, threads=2, far=True)
+    assert len(here.predictions) > 1
+    assert all(one.joules for one in here.predictions)
     print_schedule(view, Console(width=200))
     assert "energy × delay" in capsys.readouterr().out
     done = opmark.run(["matmul"], backend="null-device", quantity="energy", samples=3, warmup=0, db=":memory:")
@@ -337,6 +340,7 @@ def test_slowdowns_of_stored_co_runs_stand_in_for_timing_stages(
     assert any("from co-runs" in note for note in found.notes)
     assert found.chosen.schedule is not None
     assert found.chosen.schedule.width == 1  # nobody runs beside another one so slowly
+    assert (found.chosen.low, found.chosen.high) == (None, None)
 
 
 @pytest.mark.parametrize("model", [MODEL, "model:multi-head", "model:mixture-of-experts"])

@@ -546,9 +546,9 @@ class _ProgramScheduling:
             return self._share_cores(graph, units, names, time, budget)
         search = StageSearch(units, graph.digest, resources, time, budget)
         predictions = list(search.find())
+        if model is not None:  # its makespans are computed, not sampled
+            predictions = [replace_fields(one, low=None, high=None) for one in predictions]
         if predicted is not None and model is not None:
-            joules = self._predict_joules(cast("DescribedProgram", program), "here")
-            predictions = [replace_fields(one, joules=sum(joules) if joules else None) for one in predictions]
             if not request.slowdowns:
                 self.notes.append("operators are taken not to slow each other down: --slowdowns says what is known")
             low, high = (
@@ -565,6 +565,8 @@ class _ProgramScheduling:
         elif request.method != "sequential":
             request.on_step(0, 0, "the optimum")
             predictions.append(search.optimum())
+        if predicted is not None and (joules := self._predict_joules(cast("DescribedProgram", program), "here")):
+            predictions = [replace_fields(one, joules=sum(joules)) for one in predictions]
         chosen = _choose(predictions, request.method)
         return self._result(names, tuple(predictions), chosen, slowdown=search.slowdown())
 

@@ -192,9 +192,10 @@ def test_a_backend_is_learnt_from_what_was_measured_here(
 
     monkeypatch.setattr("opmark.api.predict.calibrate", calibrate_quickly)
     monkeypatch.setattr("opmark.api.predict.run_entries", run_and_note)
+    said: list[str] = []
     for threads in (1, 1, 2):  # a batch each
-        found = measure_for_training("numpy-cpu", 0.01, db=db, threads=threads, say=lambda _: None)
-        assert found == len(measured[0])
+        assert measure_for_training("numpy-cpu", 0.01, db=db, threads=threads, say=said.append) == len(measured[0])
+    assert any(f"{len(measured[0])} cases measured, the store has 3 shapes" in one for one in said)
     assert calibrated == [1, 2]
     assert not [one for one in measured[1] if one in measured[0][:3]]
     done = main("predict", "train", "--backend", "numpy-cpu", "--db", str(db))

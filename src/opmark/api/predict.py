@@ -63,6 +63,7 @@ from opmark.schema.options import PathLike, Selection
 from opmark.schema.record import Figure
 from opmark.schema.workload import VERSION
 from opmark.store.protocol import Store
+from opmark.units import count_noun
 
 PROBES = 10
 LABEL = "predict"
@@ -356,7 +357,8 @@ def measure_for_training(
                 calibrate(backend=backend, threads=threads, db=db, say=lambda line: None)
                 end += time.monotonic() - started
             known, _ = stored_samples(backend, db=db, threads=threads)
-            say(f"{count} cases measured, {max(0, end - time.monotonic()):.0f} s left")
+            usable = f"the store has {count_noun(len(known), 'shape')} to learn from"
+            say(f"{count} cases measured, {usable}; {max(0, end - time.monotonic()):.0f} s left")
     finally:
         pool.close()
     return count

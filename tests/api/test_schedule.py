@@ -293,6 +293,9 @@ def test_energy_is_predicted_for_every_schedule_and_read_from_records(
     for one in view["predictions"]:
         assert one["joules"] > 0
         assert one["energy_delay"] == pytest.approx(one["joules"] * one["seconds"])
+    here = opmark.schedule(MODEL, params=SMALL, predict="here", measure=False, threads=2, far=True)
+    assert len(here.predictions) > 1
+    assert all(one.joules for one in here.predictions)
     print_schedule(view, Console(width=200))
     assert "energy × delay" in capsys.readouterr().out
     done = opmark.run(["matmul"], backend="null-device", quantity="energy", samples=3, warmup=0, db=":memory:")
@@ -337,6 +340,7 @@ def test_slowdowns_of_stored_co_runs_stand_in_for_timing_stages(
     assert any("from co-runs" in note for note in found.notes)
     assert found.chosen.schedule is not None
     assert found.chosen.schedule.width == 1  # nobody runs beside another one so slowly
+    assert (found.chosen.low, found.chosen.high) == (None, None)
 
 
 @pytest.mark.parametrize("model", [MODEL, "model:multi-head", "model:mixture-of-experts"])
@@ -358,6 +362,12 @@ def test_co_runs_of_extracted_operators_have_the_cases_that_a_program_describes(
 def test_options_that_need_a_search_are_refused_where_there_is_none(found: Scheduling, folder: Path) -> None:
     with pytest.raises(UserError, match="--predict: a saved schedule was searched already"):
         opmark.schedule(str(folder / "towers.json"), predict="here")
+    with pytest.raises(UserError, match="--method: a saved schedule was searched already"):
+        opmark.schedule(str(folder / "towers.json"), method="optimum", measure=False)
+    with pytest.raises(UserError, match="--times: a saved schedule was searched already"):
+        opmark.schedule(str(folder / "towers.json"), times=folder / "no.yaml", measure=False)
+    with pytest.raises(UserError, match="--slowdowns: cores of their own are not shared"):
+        opmark.schedule(MODEL, on="cpu:1,cpu:1", slowdowns=True, measure=False)
     with pytest.raises(UserError, match="--slowdowns: a table has times of its own"):
         opmark.schedule(str(folder / "cpu.yaml"), slowdowns=True)
     with pytest.raises(UserError, match="--predict A100: nothing of these chips is here"):

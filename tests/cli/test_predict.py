@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opmark.api.predict import find_predictor, measure_for_training, predict, probe, probe_workload, save_predictor
+from opmark.api.predict import (
+    find_predictor,
+    measure_for_training,
+    predict,
+    probe,
+    probe_workload,
+    run_entries,
+    save_predictor,
+    train_from_files,
+)
+from opmark.api.result import facts_of, open_store
 from opmark.errors import UserError
+from opmark.schema import Entry
+from opmark.schema.machine import Level, Peaks, findings_key
 
 Command = Callable[..., Any]
 SIZES = {"M": 2048, "N": 1024, "K": 512}
@@ -84,11 +97,31 @@ def test_a_workload_is_summed_between_hidden_and_waited_for_launches(tmp_path: P
     assert found.interval[0] < found.alone < found.interval[1]
 
 
-def test_parameters_do_not_go_with_a_file(tmp_path: Path) -> None:
+def test_parameters_do_not_go_with_a_file(main: Command, tmp_path: Path) -> None:
     path = tmp_path / "one.yaml"
     path.write_text("schema: 1\nname: one\ncases:\n- {op: relu, params: {shape: [512, 512]}}\n")
     with pytest.raises(UserError, match="a workload brings its own"):
         predict(str(path), {"shape": [[64]]}, on="T4")
+    assert "a workload brings its own parameters" in main("predict", str(path), "--on", "T4", "-p", "shape=64").err
+
+
+@pytest.mark.parametrize("options", [{"size": "large"}, {"phase": "backward"}])
+def test_neither_sizes_nor_phases_go_with_a_file(options: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "one.yaml"
+    path.write_text("schema: 1\nname: one\ncases:\n- {op: relu, params: {shape: [512, 512]}}\n")
+    with pytest.raises(UserError, match="--size and --phase are for operators"):
+        predict(str(path), on="T4", **options)
+
+
+def test_the_operators_of_a_model_are_those_of_its_forward_call() -> None:
+    with pytest.raises(UserError, match="--phase backward"):
+        predict("model:two-towers", {"size": "small"}, on="T4", phase="backward")
+
+
+def test_rows_say_which_phase_they_are_of(main: Command) -> None:
+    assert "softmax 64x64 float32 backward" in main(
+        "predict", "softmax", "-p", "shape=64x64", "--phase", "backward", "--on", "T4"
+    ).out  # fmt: skip
 
 
 def test_what_lies_far_outside_in_a_workload_is_listed_and_the_rest_predicted(main: Command, tmp_path: Path) -> None:
@@ -123,14 +156,51 @@ def test_probes_are_listed_and_a_file_of_probes_adapts_the_model(tmp_path: Path)
         probe("A10", tables=[table])
 
 
-def test_a_backend_is_learnt_from_what_was_measured_here(main: Command, tmp_path: Path) -> None:
+def test_probes_of_a_chip_are_used_by_whatever_name_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opmark.api.predict.model_folder", lambda: tmp_path)
+    table = tmp_path / "probes.csv"
+    table.write_text("device,op,rows,columns,ms\nH100 PCIe,softmax,4096,4096,0.25\nH100 PCIe,softmax,2048,4096,0.13\n")
+    predictor, _ = probe("H100 PCIe", tables=[table])
+    save_predictor(predictor, tmp_path / "torch-cuda.npz")
+    for name in ("NVIDIA H100 PCIe", "h100-pcie", "H100"):  # of several that match, the one with probes
+        assert "NVIDIA H100 PCIe" in find_predictor(on=name).probes
+    assert not find_predictor(on="H200").probes
+    (one,) = predict("softmax", {"shape": [[4096, 4096]]}, on="H100").cases
+    assert one.prediction.basis == "probes"
+
+
+def test_a_backend_is_learnt_from_what_was_measured_here(
+    main: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("lightgbm")
     db = tmp_path / "store.db"
-    assert measure_for_training("numpy-cpu", 1.0, db=db, say=lambda _: None) > 0
-    # 20 shapes are too few; without peaks of this processor nothing can be learnt at all.
+    calibrated, measured = list[int | None](), list[list[Entry]]()
+
+    def calibrate_quickly(*, threads: int | None, **_: object) -> None:
+        calibrated.append(threads)
+        with closing(open_store(db)) as store:
+            environments = {one.environment for one in store.figures() if threads in (None, one.threads)}
+            (facts,) = facts_of(store, environments).values()
+            peaks = Peaks("a processor", "made up", {"float32": 1e11}, [Level("memory", 1e10)])
+            store.keep("peaks", findings_key(facts), "now", peaks)
+
+    def run_and_note(entries: list[Entry], *args: Any, **options: Any) -> None:
+        measured.append(entries)
+        run_entries(entries[:3], *args, **options)
+
+    monkeypatch.setattr("opmark.api.predict.calibrate", calibrate_quickly)
+    monkeypatch.setattr("opmark.api.predict.run_entries", run_and_note)
+    said: list[str] = []
+    for threads in (1, 1, 2):  # a batch each
+        assert measure_for_training("numpy-cpu", 0.01, db=db, threads=threads, say=said.append) == len(measured[0])
+    assert any(f"{len(measured[0])} cases measured, the store has 3 shapes" in one for one in said)
+    assert calibrated == [1, 2]
+    assert not [one for one in measured[1] if one in measured[0][:3]]
     done = main("predict", "train", "--backend", "numpy-cpu", "--db", str(db))
     assert done.code == 2
-    assert "too few" in done.err or "known peaks" in done.err
+    assert "too few records" in done.err
     assert "hint: " in done.err
 
 
@@ -148,6 +218,29 @@ def test_options_that_do_not_go_together_are_said(main: Command, arguments: tupl
     done = main("predict", *arguments)
     assert done.code == 2
     assert message in done.err
+
+
+def test_the_energy_of_several_calls_is_added_up_and_no_launch_hides_it(
+    main: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor = find_predictor()
+    predictor.quantity = "energy"
+    monkeypatch.setattr("opmark.api.predict.find_predictor", lambda *_: predictor)
+    path = tmp_path / "two.yaml"
+    path.write_text("schema: 1\nname: two\ncases:\n- {op: relu, params: {shape: [[512, 512]]}, count: 3}\n")
+    (line,) = [one for one in main("predict", str(path), "--on", "T4").err.splitlines() if one.startswith("together")]
+    assert line.endswith("J)")
+
+
+def test_tables_and_probes_are_of_the_backend_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opmark.prediction.library.model_folder", lambda: tmp_path)
+    monkeypatch.setattr("opmark.api.predict.train", lambda *_, backend, **__: backend)
+    table = tmp_path / "linear.csv"
+    table.write_text("device,B,M,N,K,ms\nL4,1,1024,1024,512,0.1\n")
+    assert str(train_from_files([table], say=lambda _: None)) == "torch-cuda"
+    assert str(train_from_files([table], backend="triton-cuda", say=lambda _: None)) == "triton-cuda"
+    with pytest.raises(UserError, match="no model was trained for the times of triton-cuda"):
+        probe("L4", backend="triton-cuda", tables=[table])
 
 
 def test_here_is_the_machine_that_was_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,3 +269,11 @@ def test_a_model_is_predicted_as_a_whole_with_launches_views_and_fusion(main: Co
     assert "views in their order" in done.err
     *_, last = main("predict", "model:two-towers", "-p", "size=small", "--on", "T4", "--json").objects
     assert last["whole"]["calls"] == eager.whole.calls
+
+
+def test_calls_that_cannot_be_predicted_are_not_taken_for_fused_ones() -> None:
+    pytest.importorskip("torch")
+    whole = predict("model:bert-base", size="small", on="T4", far=True).whole
+    assert whole is not None
+    assert "embedding" in whole.unknown
+    assert whole.calls == whole.made

@@ -57,6 +57,19 @@ def test_views_cost_a_compiler_nothing_and_stay_with_what_they_show() -> None:
     assert all(found.calls)
 
 
+def test_what_is_used_through_a_view_is_written() -> None:
+    chain = [[call("matmul", 2)], [call("relu")], [call("gelu")], [], [call("matmul", 2)]]
+    found = fuse(program([[], [0], [1], [2], [3]], chain))
+    (fused,) = found.calls[1]
+    assert (fused.sizes.nbytes, fused.sizes.written) == (2 * SIZE, SIZE)
+
+
+def test_what_is_read_through_a_view_of_an_input_is_read() -> None:
+    found = fuse(program([[], [0], [1]], [[], [call("relu")], [call("gelu")]]))
+    ((fused,),) = found.calls
+    assert (fused.sizes.nbytes, fused.sizes.written) == (2 * SIZE, SIZE)
+
+
 @pytest.mark.parametrize(
     ("works", "seconds"),
     [([5.0, 5.0, 5.0], 16.0), ([0.1, 0.1, 0.1], 3.1), ([5.0, 0.0, 0.0, 0.1], 6.1), ([0.0, 0.0], 2.0), ([], 0.0)],

@@ -70,6 +70,11 @@ def test_chips_are_found_by_short_names(name: str, chip: str) -> None:
     assert found.power
 
 
+@pytest.mark.parametrize("name", ["Tesla", "NVIDIA", ""])
+def test_the_name_of_a_maker_is_no_part_of_the_name_of_one_chip(name: str) -> None:
+    assert find_chip(name) is None
+
+
 def test_the_drift_of_a_session_is_found_and_removed(tmp_path: Path) -> None:
     pytest.importorskip("lightgbm")
     generator = np.random.default_rng(0)

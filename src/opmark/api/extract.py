@@ -134,7 +134,8 @@ def _entry_of(case: Case, views: int) -> Entry:
 
 
 def describe_case(case: Case) -> str:
-    return f"{case.op} {case_parameters(case)}".strip()
+    phase = "" if case.phase == "forward" else case.phase
+    return " ".join(filter(None, (case.op, case_parameters(case), phase)))
 
 
 def _fused_graph(case: Case, backend: str) -> FusedGraph:

@@ -63,6 +63,7 @@ from opmark.schema.options import PathLike, Selection
 from opmark.schema.record import Figure
 from opmark.schema.workload import VERSION
 from opmark.store.protocol import Store
+from opmark.units import count_noun
 
 PROBES = 10
 LABEL = "predict"
@@ -228,7 +229,7 @@ def find_predictor(
         )
     for path in sorted(model_folder().glob("*.npz")):
         found = load(path)
-        if (on in found.chips or on in found.probes) and (found.quantity == ENERGY) == energy:
+        if (found.quantity == ENERGY) == energy and _has_learnt(found, on):
             return found
     if energy:
         raise UserError(
@@ -237,17 +238,32 @@ def find_predictor(
     return shipped()
 
 
+def _has_learnt(predictor: Predictor, on: str) -> bool:
+    """Return whether a model has records or probes of a chip."""
+    try:
+        name, _ = find_chip_of(on, predictor)
+    except UserError:
+        return False
+    return name in {one.partition(" [")[0] for one in (*predictor.chips, *predictor.probes)}
+
+
 def train_from_files(
-    paths: Sequence[PathLike], *, source: str = "", seed: int = 0, say: Callable[[str], None] = talk
+    paths: Sequence[PathLike],
+    *,
+    backend: str | None = None,
+    source: str = "",
+    seed: int = 0,
+    say: Callable[[str], None] = talk,
 ) -> Predictor:
-    """Train on tables of measured operators, each a file or a folder of them. `source` is what the model says of where
-    they come from; by default their names."""
+    """Train on tables of measured operators, each a file or a folder of them. `backend` is whose times they are, by
+    default torch's on GPUs; `source` is what the model says of where they come from, by default their names."""
+    name = find_backend(backend or "torch-cuda").name
     tables: list[Path] = []
     for path in map(Path, paths):
         tables += tables_in(path) if path.is_dir() else [path]
     samples = read_tables(tables, say=say)
     names = ", ".join(path.name for path in tables)
-    return train(samples, source or names, backend="torch-cuda", quantity="latency", seed=seed, say=say)
+    return train(samples, source or names, backend=name, quantity="latency", seed=seed, say=say)
 
 
 def train_from_store(
@@ -270,7 +286,7 @@ def stored_samples(
 ) -> tuple[Samples, str]:
     """Return what a store knows of a backend, and the quantity."""
     with closing(open_store(db)) as store:
-        figures = [one for one in store.figures() if one.backend == backend and threads in (None, one.threads)]
+        figures = _figures_of(store, backend, threads)
         cases = store.cases({one.case for one in figures})
         peaks = _known_peaks(store, figures)
     if figures and not peaks:
@@ -291,9 +307,13 @@ def _known_peaks(store: Store, figures: Sequence[Figure]) -> dict[str, tuple[str
     return peaks
 
 
-def _has_peaks(backend: str, db: PathLike | None) -> bool:
+def _has_peaks(backend: str, db: PathLike | None, threads: int | None) -> bool:
     with closing(open_store(db)) as store:
-        return bool(_known_peaks(store, [one for one in store.figures() if one.backend == backend]))
+        return bool(_known_peaks(store, _figures_of(store, backend, threads)))
+
+
+def _figures_of(store: Store, backend: str, threads: int | None) -> list[Figure]:
+    return [one for one in store.figures() if one.backend == backend and threads in (None, one.threads)]
 
 
 def measure_for_training(
@@ -308,25 +328,21 @@ def measure_for_training(
 ) -> int:
     """Measure cases to learn from until the budget (seconds) is spent; return how many were measured.
 
-    The first shapes are random. Later ones are, of many, those that would teach most: far from all that was measured,
-    and of operators that could not be predicted well from their own other shapes."""
+    Where the store has nothing of the backend, the first shapes are random. Later ones are, of many, those that would
+    teach most: far from all that was measured, and of operators that could not be predicted well from their own other
+    shapes. Peaks that are not known are measured after the first shapes, which tell the machine."""
     backend = backend or default_backends()[0]
     generator = np.random.default_rng(seed)
-    end, count = time.monotonic() + budget, 0
     info = find_backend(backend)
     named = operators or [name for name in FAMILIES if implementations(find_operator(name), info)]
+    known = _known_samples(backend, db, threads)
     pool = KeptWorkers()
+    end, count = time.monotonic() + budget, 0
     try:
         while time.monotonic() < end:
             candidates = random_calls(_CANDIDATES * _BATCH, generator, named, on_device=info.device != "cpu")
             chosen = [entry for entry, _ in candidates[:_BATCH]]
-            if count:
-                if not _has_peaks(backend, db):
-                    say("the peaks of this machine are not known: `opmark calibrate` measures them, beside the budget")
-                    started = time.monotonic()
-                    calibrate(backend=backend, threads=threads, db=db, say=lambda line: None)
-                    end += time.monotonic() - started
-                known, _ = stored_samples(backend, db=db, threads=threads)
+            if known is not None:
                 figures = next(iter(known.chips.values()))
                 calls = samples_of(
                     [call for _, call in candidates], [figures.chip] * len(candidates),
@@ -335,10 +351,25 @@ def measure_for_training(
                 chosen = choose_entries([entry for entry, _ in candidates], calls, known, _BATCH)
             run_entries(chosen, backend, db=db, threads=threads, pool=pool)
             count += len(chosen)
-            say(f"{count} cases measured, {max(0, end - time.monotonic()):.0f} s left")
+            if not _has_peaks(backend, db, threads):
+                say("the peaks of this machine are not known: `opmark calibrate` measures them, beside the budget")
+                started = time.monotonic()
+                calibrate(backend=backend, threads=threads, db=db, say=lambda line: None)
+                end += time.monotonic() - started
+            known, _ = stored_samples(backend, db=db, threads=threads)
+            usable = f"the store has {count_noun(len(known), 'shape')} to learn from"
+            say(f"{count} cases measured, {usable}; {max(0, end - time.monotonic()):.0f} s left")
     finally:
         pool.close()
     return count
+
+
+def _known_samples(backend: str, db: PathLike | None, threads: int | None) -> Samples | None:
+    """Return what a store knows of a backend; None where it has nothing to learn from."""
+    try:
+        return stored_samples(backend, db=db, threads=threads)[0]
+    except UserError:
+        return None
 
 
 def run_entries(
@@ -372,9 +403,9 @@ def probe_entries(predictor: Predictor, on: str, count: int = PROBES) -> dict[st
     return found
 
 
-def probe_workload(on: str, *, model: PathLike | None = None, count: int = PROBES) -> str:
+def probe_workload(on: str, *, backend: str | None = None, model: PathLike | None = None, count: int = PROBES) -> str:
     """Return the probes that would teach most about a chip as a workload file."""
-    found = probe_entries(find_predictor(None, on, model), on, count)
+    found = probe_entries(find_predictor(backend, on, model), on, count)
     entries = [entry for kind in found.values() for entry in kind]
     return workload_file.yaml_text(Workload(VERSION, "probes", entries, f"Probes of {on} for `opmark predict probe`."))
 
@@ -390,7 +421,7 @@ def probe(
     say: Callable[[str], None] = talk,
 ) -> tuple[Predictor, int]:
     """Adapt a predictor to a chip by a few probes: of tables, or measured here. Return it and the number of probes."""
-    predictor = find_predictor(None, on, model)
+    predictor = find_predictor(backend, on, model)
     if tables:
         paths = [path for one in map(Path, tables) for path in (tables_in(one) if one.is_dir() else [one])]
         probes = read_tables(paths, keep_drift=True, say=say)
@@ -428,6 +459,9 @@ def save_predictor(predictor: Predictor, path: PathLike | None = None) -> Path:
 
 def _cases(what: str, params: Mapping[str, Any] | None, size: str, phase: str) -> tuple[list[Case], list[str]]:
     if what.startswith(MODEL_PREFIX):
+        if phase != "forward":
+            raise InvalidParameter(f"--phase {phase}: the operators of a model are those of its forward call",
+                                   "leave --phase out; `opmark capture` records a step of training")  # fmt: skip
         case = model_case(what, params, size)
         source = source_of(case.op.removeprefix(MODEL_PREFIX))
         assert source is not None
@@ -436,6 +470,9 @@ def _cases(what: str, params: Mapping[str, Any] | None, size: str, phase: str) -
         return cases, [str(problem) for problem in found.problems]
     path = what.removeprefix(TRACE_PREFIX)
     if Path(path).is_file():
+        if size or phase != "forward":
+            raise InvalidParameter(f"--size and --phase are for operators: the cases of {path} have their own",
+                                   "leave them out")  # fmt: skip
         selected = select_cases(Selection(workload=path, params=params))
         return list(selected.cases), list(map(str, selected.source.problems if selected.source else ()))
     if Path(path).suffix in (".yaml", ".yml", ".json"):

@@ -68,7 +68,7 @@ class WholeProgram:
     low: float
     high: float
     calls: int
-    """Number of calls that compute something, as the backend makes them."""
+    """Number of calls that compute something, as the backend makes them; without those that could not be predicted."""
     made: int
     """The same before fusion."""
     views: int
@@ -165,6 +165,7 @@ def predict_whole(case: Case, on: str, predictor: Predictor, info: BackendInfo, 
         return queue_seconds([work for number, places in enumerate(own) for work in
                               no_work.get(number, [works[place] for place in places])], launch)  # fmt: skip
 
+    made -= sum(len(program.calls[number]) for number in times.unknown)
     return WholeProgram(
         whole("seconds"), whole("low"), whole("high"), sum(map(len, own)), made, len(views), launch, hidden,
         name_unknown(times, program.graph.operators) if times.unknown else "",
@@ -193,7 +194,7 @@ def find_chip_of(on: str, predictor: Predictor) -> tuple[str, Peaks | None]:
         if len(own) == 1:
             return own[0], None
         raise UserError(f"the model knows {', '.join(own)}: `{on}` is one of them", "--on NAME says which")
-    if sheet := find_chip(on, predictor.chips):
+    if sheet := find_chip(on, {*predictor.chips, *predictor.probes}):
         return sheet.chip, sheet
     known = [name for name in own if on.casefold() in name.casefold()]
     if len(known) == 1:

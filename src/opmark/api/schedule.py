@@ -384,9 +384,16 @@ class _ProgramScheduling:
                 "the parameters of a saved schedule are those that it was made for", "leave -p and --size out"
             )
         if known is not None:
-            _refuse_prediction(request, "a saved schedule was searched already")
+            why = "a saved schedule was searched already"
+            _refuse_prediction(request, why)
+            for option, given in (("method", request.method != "best"), ("times", request.times is not None)):
+                if given:
+                    raise InvalidParameter(f"--{option}: {why}", f"`opmark schedule {known.program} --{option} ...`")
         self.beside = self._devices_beside()
         self.shares = [] if self.beside else self._core_shares()
+        if self.shares and request.slowdowns:
+            raise InvalidParameter("--slowdowns: cores of their own are not shared, and nothing is slowed down there",
+                                   "leave --slowdowns out, or --on cpu:1,cpu:1")  # fmt: skip
         self.elsewhere = [name for name in split_names(request.predict) if name.casefold() not in HERE]
         if self.elsewhere and (request.save is not None or request.slowdowns or self.shares):
             raise InvalidParameter(
@@ -539,9 +546,9 @@ class _ProgramScheduling:
             return self._share_cores(graph, units, names, time, budget)
         search = StageSearch(units, graph.digest, resources, time, budget)
         predictions = list(search.find())
+        if model is not None:  # its makespans are computed, not sampled
+            predictions = [replace_fields(one, low=None, high=None) for one in predictions]
         if predicted is not None and model is not None:
-            joules = self._predict_joules(cast("DescribedProgram", program), "here")
-            predictions = [replace_fields(one, joules=sum(joules) if joules else None) for one in predictions]
             if not request.slowdowns:
                 self.notes.append("operators are taken not to slow each other down: --slowdowns says what is known")
             low, high = (
@@ -558,6 +565,8 @@ class _ProgramScheduling:
         elif request.method != "sequential":
             request.on_step(0, 0, "the optimum")
             predictions.append(search.optimum())
+        if predicted is not None and (joules := self._predict_joules(cast("DescribedProgram", program), "here")):
+            predictions = [replace_fields(one, joules=sum(joules)) for one in predictions]
         chosen = _choose(predictions, request.method)
         return self._result(names, tuple(predictions), chosen, slowdown=search.slowdown())
 

@@ -72,7 +72,7 @@ def case(
 
     found = predict_case(
         what,
-        parse_params([what], param) if param else None,
+        parse_params([] if Path(what).is_file() else [what], param) if param else None,
         on=on,
         size=size,
         phase=phase,
@@ -130,7 +130,7 @@ def train(
                 "--from learns from tables: --measure, --budget, --op, --threads and --quantity are for the store",
                 "leave out --from, or the others",
             )
-        predictor = train_from_files(tables, source=source, seed=seed)
+        predictor = train_from_files(tables, backend=backend, source=source, seed=seed)
     else:
         if measure or budget:
             measure_for_training(backend, budget or 600.0, operators=op or (), threads=threads, db=db, seed=seed)
@@ -161,7 +161,7 @@ def probe(
     from opmark.api.predict import probe_workload, save_predictor
 
     if show:
-        write_out(probe_workload(on, model=model, count=count), output)
+        write_out(probe_workload(on, backend=backend, model=model, count=count), output)
         return
     predictor, found = adapt(on, tables=tables or (), backend=backend, model=model, count=count, db=db)
     path = save_predictor(predictor, output)
@@ -196,10 +196,10 @@ def _basis(found: PredictedCases) -> list[str]:
     if len(found.cases) > 1 or found.cases[0].case.count > 1:
         low, high = found.interval
         without = f", without {len(found.skipped)} that could not be predicted," if found.skipped else ""
-        lines.append(
-            f"together{without} {amount(found.alone)} ({amount(low)} – {amount(high)}) if every call waits for "
-            f"the one before; {amount(found.hidden)} if all launches are hidden"
-        )
+        text = f"together{without} {amount(found.alone)} ({amount(low)} – {amount(high)})"
+        if predictor.quantity != "energy":  # a hidden launch saves time, not joules
+            text += f" if every call waits for the one before; {amount(found.hidden)} if all launches are hidden"
+        lines.append(text)
     if whole := found.whole:
         fused = f", fused from {whole.made}" if whole.calls < whole.made else ""
         views = f" and {count_noun(whole.views, 'view')}" if whole.views else ""

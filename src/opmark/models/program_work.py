@@ -20,6 +20,10 @@ from opmark.schema.call_sizes import CalledOperator, CallSizes
 from opmark.schema.schedule import DescribedProgram, one_by_one
 
 _PRODUCTS = {"mm": "linear_no_bias", "addmm": "linear", "bmm": "batched_matmul", "baddbmm": "batched_matmul"}
+_PICKING = frozenset({"embedding", "gather", "index", "index_select", "take"})
+"""Calls that read of their first tensor what they return."""
+_BAGS = frozenset({"_embedding_bag", "_embedding_bag_forward_only"})
+"""Calls that read a row of their first tensor for each index."""
 _ROW = 1024
 """Elements of a row of a call whose sizes are not known otherwise."""
 
@@ -45,7 +49,12 @@ def _sizes(
     func: Any, name: str, args: Any, kwargs: Any, outputs: Any, given: Sequence[Any], made: Sequence[Any]
 ) -> CallSizes:
     flops, written = float(_flops(func, args, kwargs, outputs)), float(sum(map(_extent, made)))
-    work: dict[str, Any] = {"flops": flops, "nbytes": written + sum(map(_extent, given)), "written": written}
+    read = sum(map(_extent, given))
+    if name in _PICKING | _BAGS:
+        table = given[0]
+        picked = given[1].numel() * prod(table.shape[1:]) * table.element_size() if name in _BAGS else written
+        read += min(0, picked - _extent(table))
+    work: dict[str, Any] = {"flops": flops, "nbytes": written + read, "written": written}
     if name in _PRODUCTS and len(given) > 1:
         a, b = given[-2:]
         return CallSizes(_PRODUCTS[name], prod(a.shape[:-2]), a.shape[-2], b.shape[-1], a.shape[-1], **work)

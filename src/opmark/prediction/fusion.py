@@ -80,24 +80,37 @@ def _joined(program: DescribedProgram, own: Sequence[int]) -> list[CalledOperato
     calls = [call for one in own for call in program.calls[one]]
     if len(calls) < 2 or not all(map(_fuses, calls)):
         return calls
-    graph, inside = program.graph, set(own)
-    results = {one: graph.nbytes[one] for one in own}
-    sources = {before: graph.nbytes[before] for one in own for before in graph.needs[one] if before not in inside}
+    graph = program.graph
+    # What follows from the calls of the group; a view of anything else is read as it is.
+    computed: set[int] = set()
+    for one in own:
+        if program.calls[one] or computed & set(graph.needs[one]):
+            computed.add(one)
+    sources = {before: graph.nbytes[before] for one in computed for before in graph.needs[one]
+               if before not in computed}  # fmt: skip
     # Weights and inputs of the program have no operator: they are what a call reads beside its producers.
     given = sum(
         max(0.0, sum(call.sizes.nbytes - call.sizes.written for call in program.calls[one])
             - sum(graph.nbytes[before] for before in graph.needs[one]))
-        for one in own
+        for one in computed
     )  # fmt: skip
-    used = {before for number, needs in enumerate(graph.needs) if number not in inside for before in needs}
-    last = [one for one in own if one in used or not any(one in graph.needs[other] for other in own)]
-    written = float(sum(results[one] for one in last if program.calls[one]))
+    # Values that are used outside of the group, if only through a view, and results of the program.
+    leaving: set[int] = set()
+    for one in sorted(computed, reverse=True):
+        users = _users(program, one)
+        if not users or any(user not in computed or (user in leaving and _is_view(program, user)) for user in users):
+            leaving.add(one)
+    written = float(sum(graph.nbytes[one] for one in leaving if program.calls[one]))
     largest = max(calls, key=lambda call: call.sizes.nbytes)
     sizes = CallSizes(
         largest.entry.op if largest.entry else largest.sizes.operator, 1, largest.sizes.m, largest.sizes.n, 1,
         sum(call.sizes.flops for call in calls), written + sum(sources.values()) + given, written=written,
     )  # fmt: skip
     return [CalledOperator(None, sizes, largest.dtype)]
+
+
+def _users(program: DescribedProgram, number: int) -> list[int]:
+    return [user for user, needs in enumerate(program.graph.needs) if number in needs]
 
 
 def queue_seconds(works: Sequence[float], launch: float) -> float:

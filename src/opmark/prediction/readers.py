@@ -50,7 +50,8 @@ def matching_chips(name: str) -> list[Peaks]:
             return [sheet]
     folded = _folded(name)
     exact = [sheet for sheet in known if folded in {_folded(one) for one in names(sheet)}]
-    return exact or [sheet for sheet in known if any(folded in _folded(one) for one in names(sheet))]
+    # Of `Tesla` or `NVIDIA` nothing is left: a maker's name is no part of one chip's.
+    return exact or [sheet for sheet in known if folded and any(folded in _folded(one) for one in names(sheet))]
 
 
 def _folded(name: str) -> str:

@@ -290,7 +290,8 @@ class DeviceSchedules:
         """The price of anarchy: how much longer the worst equilibrium takes than the optimum."""
         if self.equilibria is None or self.optimum is None:
             return None
-        return self.equilibria.worst.makespan / self.optimum.seconds
+        # The optimum is in whole ticks of the solver, so an equilibrium may look better than it by a rounding.
+        return max(1.0, self.equilibria.worst.makespan / self.optimum.seconds)
 
 
 def schedule_devices(times: DeviceTimes, seed: int = 0, limit: float = 10.0) -> DeviceSchedules:

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 from handmade import sound
+from msgspec.structs import replace
 
+from opmark.api.ab import measure_sides
 from opmark.api.items import view_stored_run
 from opmark.api.report import make_report
 from opmark.api.result import open_store
@@ -131,6 +133,22 @@ def test_a_tuning_that_decides_nothing_forgets_nothing(tuned_once: Path, tmp_pat
 def test_a_tuning_that_tries_nothing_stores_nothing(tmp_path: Path) -> None:
     tune_exp(tmp_path / "store.db", budget="0.001s")
     assert tuned(db=tmp_path / "store.db") == []
+
+
+def test_what_is_surely_faster_is_kept_where_other_work_disturbed_some_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verdict is that of the processes that were not disturbed: a list that says faster and keeps the default has it
+    both ways."""
+
+    def disturbed(*arguments: Any, **options: Any) -> Any:
+        found = measure_sides(*arguments, **options)
+        pairs = [replace(pair, statuses=("ok", "disturbed")) for pair in found.pairs]
+        return replace(found, pairs=pairs)
+
+    monkeypatch.setattr("opmark.api.tune.measure_sides", disturbed)
+    (one,) = tune_exp(tmp_path / "store.db").cases
+    assert (one.entry.verdict, one.entry.configuration) == ("faster", BEST)
 
 
 def test_where_no_knob_matters_nothing_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import pytest
 from handmade import sound
 from msgspec.structs import replace
 
-from opmark.api.ab import measure_sides
+from opmark.api.ab import ab, measure_sides
 from opmark.api.items import view_stored_run
 from opmark.api.report import make_report
 from opmark.api.result import open_store
@@ -77,6 +77,15 @@ def test_the_variant_tuned_applies_it_and_says_so(tuned_once: Path) -> None:
     far = run(["exp"], params={"shape": [[64, 4096]]}, backend="knobs-cpu/tuned", **options)
     assert far.records[0].task.settings.configuration == ()
     assert any("nothing is tuned" in line for line in said)
+
+
+def test_every_command_that_measures_says_what_it_applies(tuned_once: Path, tmp_path: Path) -> None:
+    shutil.copy(tuned_once, tmp_path / "store.db")
+    said: list[str] = []
+    options: dict[str, Any] = {"threads": 1, "processes": 4, "db": tmp_path / "store.db", "say": said.append}
+    compared = ab(["exp"], params=SHAPE, backend="knobs-cpu,knobs-cpu/tuned", **options)
+    assert [pair.verdict for pair in compared.pairs] == ["faster"]
+    assert any("knobs-cpu/tuned: exp" in line and "tile=16x16" in line for line in said)
 
 
 def test_what_is_tuned_is_listed_and_carried_to_another_store(tuned_once: Path, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ from opmark.schema.options import MeasureOptions, StoreOptions, as_list, split_n
 from opmark.schema.record import utc_now
 from opmark.schema.tuned import TunedEntry
 from opmark.store.protocol import Store
-from opmark.tuning.database import base_name, choose_entry, store_tuned, with_configuration
+from opmark.tuning.database import base_name, choose_entry, refuse_tuned, store_tuned, with_configuration
 from opmark.tuning.search import SearchOptions, SearchResult, Trial, TuningCandidate, search
 from opmark.tuning.spaces import Tunable, find_tunables, source_of, tunables_or_refuse
 from opmark.tuning.target import read_target
@@ -111,8 +111,7 @@ def _backend(request: TuneRequest, cases: Sequence[Case]) -> BackendInfo:
     if len(named) != 1:
         raise UserError(f"expected one backend to tune on, got {', '.join(named)}", "as in --backend tvm-cpu")
     info = find_backend(named[0])
-    if info.tuned:
-        raise UserError(f"{info.name} applies what was tuned", f"tune {base_name(info)}, without /tuned")
+    refuse_tuned(info, f"tune {base_name(info)}")
     if missing := why_missing(info):
         raise UserError(f"backend `{info.name}` cannot run here: {missing}", "`opmark list backends` says what can")
     return info

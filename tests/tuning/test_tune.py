@@ -139,6 +139,27 @@ def test_a_tuning_that_decides_nothing_forgets_nothing(tuned_once: Path, tmp_pat
     assert known.entry.configuration == BEST
 
 
+def test_what_another_tuner_found_in_a_space_of_its_own_stays_where_nothing_is_faster(tmp_path: Path) -> None:
+    """As what MetaSchedule has found: the newest entry counts, so that a later search begins with it."""
+    db = tmp_path / "store.db"
+    (first,) = tune_exp(db, tuner="quick").cases
+    (second,) = tune_exp(db).cases
+    assert first.entry.configuration == second.entry.configuration == {"quick": True}
+    assert first.entry.source == second.entry.source != ""
+    assert second.entry.trials > 1
+    assert export_tuned(tmp_path / "tuned.json", db=db) == (1, [])
+    assert import_tuned(tmp_path / "tuned.json", db=tmp_path / "other.db")[:2] == (1, 1)
+    for entry in (first.entry, second.entry):
+        assert make_report(entry.run, db=db)
+
+
+def test_a_tuner_of_the_backend_does_not_make_it_slower(tuned_once: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    shutil.copy(tuned_once, tmp_path / "store.db")
+    monkeypatch.setenv("OPMARK_KNOBS", "slow")
+    (one,) = tune_exp(tmp_path / "store.db", tuner="quick").cases
+    assert one.entry.configuration == BEST
+
+
 def test_a_tuning_that_tries_nothing_stores_nothing(tmp_path: Path) -> None:
     tune_exp(tmp_path / "store.db", budget="0.001s")
     assert tuned(db=tmp_path / "store.db") == []

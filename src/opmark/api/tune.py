@@ -24,7 +24,7 @@ from opmark.errors import InvalidParameter, UserError
 from opmark.models.extraction import Graph
 from opmark.models.family import source_of as model_source
 from opmark.plugin import BackendInfo
-from opmark.plugin.registry import MODEL, backends
+from opmark.plugin.registry import MODEL, backends, implementations
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
 from opmark.plugin.space import TUNED_OPERATORS
@@ -127,6 +127,8 @@ class _Found:
     result: SearchResult | None = None
     chosen: TuningCandidate | None = None
     """What is held against the default; None where nothing is better."""
+    known: TunedEntry | None = None
+    """What the database has for the case or its nearest shape."""
     pairs: dict[str, Pairing] = field(default_factory=dict)
 
 
@@ -264,8 +266,10 @@ class _TuningSession:
         """Return what the database has for this case or its nearest shape: the search begins with it."""
         with existing_store(self.request.db) as store:
             known = choose_entry(store, one.case, self.info, self.threads) if store else None
-        if known is None or known.entry.default_stays:
+        impls = split_names(self.request.impl)
+        if known is None or known.entry.default_stays or (impls and known.entry.implementation not in impls):
             return ()
+        one.known = known.entry
         return (TuningCandidate(known.entry.implementation, known.entry.configuration, None),)
 
     def _choose(self, one: _Found) -> TuningCandidate | None:
@@ -336,16 +340,18 @@ class _TuningSession:
         stays."""
         kept = one.chosen if _is_faster(one) else None
         assert one.result is not None
-        known = {tunable.implementation.label: tunable.implementation for tunable in one.tunables}
-        own = known.get(kept.implementation) if kept else None
+        every = implementations(find_operator(one.case.op), self.info, every=True) if one.tunables else ()
+        own = next((each for each in every if kept and each.label == kept.implementation), None)
         pair, library = one.pairs.get(_DEFAULT), one.pairs.get(self.library)
+        found_before = one.known is not None and kept is not None and kept.configuration == one.known.configuration
+        tuner = one.known.tuner if one.known and found_before else self.request.tuner
         entry = TunedEntry(
             one.case.op, one.case.params, one.case.id, base_name(self.info),
             kept.implementation if kept else "", dict(kept.configuration) if kept else {},
             read_target(self.info, self.threads), source_of(own, self.info) if own else "", one.case.phase,
             str(one.case.params.get("dtype", "")), pair.verdict if pair else "",
             pair.a if pair else one.result.default.seconds, pair.b if pair else None, self.library if library else "",
-            library.a if library else None, library.verdict if library else "", self.request.tuner,
+            library.a if library else None, library.verdict if library else "", tuner,
             len(one.result.candidates), run.id, tuple(self.runs), utc_now(), note=one.result.stopped,
         )  # fmt: skip
         return CaseTuning(one.case, entry, one.result, pair, library)

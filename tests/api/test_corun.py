@@ -125,6 +125,12 @@ def test_cores_and_knobs_are_tuned_together(tmp_path):
     assert any(note.startswith("best alone") for note in found.notes)
 
 
+def test_a_backend_that_applies_what_was_tuned_is_refused(tmp_path):
+    """Its default would run under the name of the tuned one."""
+    with pytest.raises(UserError, match="null/tuned applies what was tuned"):
+        corun(["add", "exp"], backend="null/tuned", db=tmp_path / "runs.db", **QUICK)
+
+
 def test_each_operator_of_a_workload_runs_beside_itself_too(tmp_path):
     file = tmp_path / "ops.yaml"
     file.write_text(

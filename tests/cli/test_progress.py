@@ -127,6 +127,8 @@ def test_the_time_left_is_that_of_the_stage_and_of_the_budget(
     clock[0] = 100.0
     progress.step(10, 20, "candidates", at_most=30.0)
     assert progress.line().endswith("about 30 s left")
+    progress.step(20, 20, "finalists", at_most=0.0)
+    assert progress.line().endswith(" so far")  # no more steps and no more budget, and yet it goes on
     progress.step(0, 4, "verdicts")  # fewer than before: another stage
     clock[0] = 110.0
     progress.step(1, 4, "verdicts")

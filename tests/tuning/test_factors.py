@@ -176,6 +176,7 @@ def test_mistakes_are_explained(texts: list[str], error: type[UserError], messag
     [
         ({"ops": "matmul", "size": "small,typical"}, "around one case, and 2 cases are selected"),
         ({"ops": "matmul", "size": "small", "backend": "numpy-cpu,null"}, "expected one backend"),
+        ({"ops": "matmul", "size": "small", "backend": "numpy-cpu/tuned"}, "applies what was tuned"),
         ({"ops": "matmul", "size": "small", "backend": "numpy-cpu", "threads": [1, 2]}, "expected one number"),
         ({"ops": "matmul", "size": "small", "backend": "numpy-cpu", "trials": 3}, "need at least"),
         ({"ops": "all_reduce", "size": "small", "backend": "torch-cpu"}, "several ranks"),

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 from handmade import sound
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
+from opmark.api.ab import ab, measure_sides
 from opmark.api.items import view_stored_run
 from opmark.api.report import make_report
 from opmark.api.result import open_store
@@ -80,6 +82,15 @@ def test_the_variant_tuned_applies_it_and_says_so(tuned_once: Path) -> None:
     assert any("nothing is tuned" in line for line in said)
 
 
+def test_every_command_that_measures_says_what_it_applies(tuned_once: Path, tmp_path: Path) -> None:
+    shutil.copy(tuned_once, tmp_path / "store.db")
+    said: list[str] = []
+    options: dict[str, Any] = {"threads": 1, "processes": 4, "db": tmp_path / "store.db", "say": said.append}
+    compared = ab(["exp"], params=SHAPE, backend="knobs-cpu,knobs-cpu/tuned", **options)
+    assert [pair.verdict for pair in compared.pairs] == ["faster"]
+    assert any("knobs-cpu/tuned: exp" in line and "tile=16x16" in line for line in said)
+
+
 def test_what_is_tuned_is_listed_and_carried_to_another_store(tuned_once: Path, tmp_path: Path) -> None:
     (here,) = tuned("exp", near={"shape": [64, 300]}, db=tuned_once)
     assert 0 < here.distance < 1
@@ -131,9 +142,46 @@ def test_a_tuning_that_decides_nothing_forgets_nothing(tuned_once: Path, tmp_pat
     assert known.entry.configuration == BEST
 
 
+def test_what_another_tuner_found_in_a_space_of_its_own_stays_where_nothing_is_faster(tmp_path: Path) -> None:
+    """As what MetaSchedule has found: the newest entry counts, so that a later search begins with it."""
+    db = tmp_path / "store.db"
+    (first,) = tune_exp(db, tuner="quick").cases
+    (second,) = tune_exp(db).cases
+    assert first.entry.configuration == second.entry.configuration == {"quick": True}
+    assert first.entry.source == second.entry.source != ""
+    assert second.entry.trials > 1
+    assert export_tuned(tmp_path / "tuned.json", db=db) == (1, [])
+    assert import_tuned(tmp_path / "tuned.json", db=tmp_path / "other.db")[:2] == (1, 1)
+    for entry in (first.entry, second.entry):
+        assert make_report(entry.run, db=db)
+
+
+def test_a_tuner_of_the_backend_does_not_make_it_slower(tuned_once: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    shutil.copy(tuned_once, tmp_path / "store.db")
+    monkeypatch.setenv("OPMARK_KNOBS", "slow")
+    (one,) = tune_exp(tmp_path / "store.db", tuner="quick").cases
+    assert one.entry.configuration == BEST
+
+
 def test_a_tuning_that_tries_nothing_stores_nothing(tmp_path: Path) -> None:
     tune_exp(tmp_path / "store.db", budget="0.001s")
     assert tuned(db=tmp_path / "store.db") == []
+
+
+def test_what_is_surely_faster_is_kept_where_other_work_disturbed_some_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verdict is that of the processes that were not disturbed: a list that says faster and keeps the default has it
+    both ways."""
+
+    def disturbed(*arguments: Any, **options: Any) -> Any:
+        found = measure_sides(*arguments, **options)
+        pairs = [replace(pair, statuses=("ok", "disturbed")) for pair in found.pairs]
+        return replace(found, pairs=pairs)
+
+    monkeypatch.setattr("opmark.api.tune.measure_sides", disturbed)
+    (one,) = tune_exp(tmp_path / "store.db").cases
+    assert (one.entry.verdict, one.entry.configuration) == ("faster", BEST)
 
 
 def test_where_no_knob_matters_nothing_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,8 @@ def measure_sides(
         )
         for side in (a, b)
     )  # fmt: skip
+    for note in dict.fromkeys((*one.notes, *two.notes)):  # which tuned configurations are applied, among others
+        say(note)
     _confirm_opposite((one, two), say)
     with (
         closing(ClockLocks("" if fleet else options.clocks, say)) as clocks,

@@ -295,7 +295,7 @@ class SlowdownConfirmation:
 
     def _measure_candidate(self, store: Store, group: _RemeasureGroup, now: Side, cases: list[Case]) -> Run:
         options = options_of_side(self._options_for(group), now, STAGES[0])
-        plan = plan_cases(SelectedCases(cases), options)
+        plan = plan_cases(SelectedCases(cases), options, db=self.db)
         run = replace(new_run(plan, LABEL), session=secrets.token_hex(8))
         if now.checkout:
             run = replace(run, revision=now.checkout.commit)

@@ -40,6 +40,7 @@ from opmark.schema.options import MeasureOptions, Selection, as_list, split_name
 from opmark.schema.record import MEASURED
 from opmark.stats.verdict import STAGES
 from opmark.store.protocol import Store
+from opmark.tuning.database import refuse_tuned
 from opmark.units import count_noun
 
 __all__ = ["Corun", "corun", "corun_request", "corun_view", "known_slowdown"]
@@ -211,6 +212,7 @@ def _each(option: str, values: Sequence[Any], count: int) -> list[Any]:
 
 
 def _operator(case: Case, info: BackendInfo, impl: str, settings: Settings) -> CorunOperator:
+    refuse_tuned(info, "--tune finds the knobs for running together")
     plan = make_plan([case], [info.name], [settings], impl=[impl] if impl else (), may_be_empty=True)
     if not plan.tasks:
         reason = plan.skipped[0].reason if plan.skipped else "nothing implements it"

@@ -31,6 +31,7 @@ from opmark.schema.factors import FactorSetting, FactorStudy
 from opmark.schema.options import MeasureOptions, as_list, split_names
 from opmark.store.protocol import Store
 from opmark.store.runs import find_run
+from opmark.tuning.database import refuse_tuned
 from opmark.tuning.factor_search import FactorOptions, FactorProgress, measure_factors
 from opmark.tuning.factors import CaseFactor, choose_factors, find_factors, with_knobs
 from opmark.tuning.spaces import find_tunables
@@ -133,6 +134,7 @@ def _one_case(request: FactorsRequest) -> tuple[Case, BackendInfo]:
     if len(named) != 1:
         raise UserError(f"expected one backend, got {', '.join(named)}", "as in --backend torch-cpu")
     info = find_backend(named[0])
+    refuse_tuned(info, "knobs are factors of their own")
     if missing := why_missing(info):
         raise UserError(f"backend `{info.name}` cannot run here: {missing}", "`opmark list backends` says what can")
     if rank_count(cases[0]):

@@ -24,7 +24,7 @@ from opmark.errors import InvalidParameter, UserError
 from opmark.models.extraction import Graph
 from opmark.models.family import source_of as model_source
 from opmark.plugin import BackendInfo
-from opmark.plugin.registry import MODEL, backends
+from opmark.plugin.registry import MODEL, backends, implementations
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
 from opmark.plugin.space import TUNED_OPERATORS
@@ -43,7 +43,7 @@ from opmark.schema.options import MeasureOptions, StoreOptions, as_list, split_n
 from opmark.schema.record import utc_now
 from opmark.schema.tuned import TunedEntry
 from opmark.store.protocol import Store
-from opmark.tuning.database import base_name, choose_entry, store_tuned, with_configuration
+from opmark.tuning.database import base_name, choose_entry, refuse_tuned, store_tuned, with_configuration
 from opmark.tuning.search import SearchOptions, SearchResult, Trial, TuningCandidate, search
 from opmark.tuning.spaces import Tunable, find_tunables, source_of, tunables_or_refuse
 from opmark.tuning.target import read_target
@@ -111,8 +111,7 @@ def _backend(request: TuneRequest, cases: Sequence[Case]) -> BackendInfo:
     if len(named) != 1:
         raise UserError(f"expected one backend to tune on, got {', '.join(named)}", "as in --backend tvm-cpu")
     info = find_backend(named[0])
-    if info.tuned:
-        raise UserError(f"{info.name} applies what was tuned", f"tune {base_name(info)}, without /tuned")
+    refuse_tuned(info, f"tune {base_name(info)}")
     if missing := why_missing(info):
         raise UserError(f"backend `{info.name}` cannot run here: {missing}", "`opmark list backends` says what can")
     return info
@@ -128,6 +127,8 @@ class _Found:
     result: SearchResult | None = None
     chosen: TuningCandidate | None = None
     """What is held against the default; None where nothing is better."""
+    known: TunedEntry | None = None
+    """What the database has for the case or its nearest shape."""
     pairs: dict[str, Pairing] = field(default_factory=dict)
 
 
@@ -265,8 +266,10 @@ class _TuningSession:
         """Return what the database has for this case or its nearest shape: the search begins with it."""
         with existing_store(self.request.db) as store:
             known = choose_entry(store, one.case, self.info, self.threads) if store else None
-        if known is None or known.entry.default_stays:
+        impls = split_names(self.request.impl)
+        if known is None or known.entry.default_stays or (impls and known.entry.implementation not in impls):
             return ()
+        one.known = known.entry
         return (TuningCandidate(known.entry.implementation, known.entry.configuration, None),)
 
     def _choose(self, one: _Found) -> TuningCandidate | None:
@@ -337,16 +340,18 @@ class _TuningSession:
         stays."""
         kept = one.chosen if _is_faster(one) else None
         assert one.result is not None
-        known = {tunable.implementation.label: tunable.implementation for tunable in one.tunables}
-        own = known.get(kept.implementation) if kept else None
+        every = implementations(find_operator(one.case.op), self.info, every=True) if one.tunables else ()
+        own = next((each for each in every if kept and each.label == kept.implementation), None)
         pair, library = one.pairs.get(_DEFAULT), one.pairs.get(self.library)
+        found_before = one.known is not None and kept is not None and kept.configuration == one.known.configuration
+        tuner = one.known.tuner if one.known and found_before else self.request.tuner
         entry = TunedEntry(
             one.case.op, one.case.params, one.case.id, base_name(self.info),
             kept.implementation if kept else "", dict(kept.configuration) if kept else {},
             read_target(self.info, self.threads), source_of(own, self.info) if own else "", one.case.phase,
             str(one.case.params.get("dtype", "")), pair.verdict if pair else "",
             pair.a if pair else one.result.default.seconds, pair.b if pair else None, self.library if library else "",
-            library.a if library else None, library.verdict if library else "", self.request.tuner,
+            library.a if library else None, library.verdict if library else "", tuner,
             len(one.result.candidates), run.id, tuple(self.runs), utc_now(), note=one.result.stopped,
         )  # fmt: skip
         return CaseTuning(one.case, entry, one.result, pair, library)
@@ -428,8 +433,9 @@ VERSION_OF_SEARCH = 1
 
 
 def _is_faster(one: _Found) -> bool:
+    """Where other work disturbed some processes of a side, the verdict is that of the others."""
     pair = one.pairs.get(_DEFAULT)
-    return pair is not None and pair.verdict == "faster" and set(pair.statuses) <= {"ok", "unchecked"}
+    return pair is not None and pair.verdict == "faster"
 
 
 def _library(named: str, info: BackendInfo) -> str:

@@ -150,7 +150,7 @@ class StepProgress:
             left = min(left, self._at_most)
         parts = [f"{self._done} of {self._total}"] if self._total else []
         parts += [self._doing, f"{format_duration(elapsed)} so far"]
-        parts += [] if left is None else [f"about {format_duration(left)} left"]
+        parts += [f"about {format_duration(left)} left"] if left else []
         return f"{self._command}: {', '.join(parts)}"
 
     def _tick(self) -> None:

@@ -10,6 +10,7 @@ from functools import cached_property
 from math import inf, log2, prod
 from random import Random
 from typing import Any, Literal
+from zlib import crc32
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.schema.schedule import SCHEDULE, read_schedule
@@ -25,6 +26,8 @@ objects with op, params, implementation and configuration. See BackendInfo.takes
 COUNTED_WHOLE = 200_000
 """Spaces up to this size are counted one by one; of larger ones, a sample tells how many configurations are allowed."""
 _SAMPLE = 20_000
+_LONGEST_VALUE = 100
+"""Characters of a value that people read."""
 FeatureKind = Literal["itervar", "curve"]
 """itervar: numbers of each loop (extent, place, what is done with it). curve: how much data loops touch."""
 
@@ -198,8 +201,10 @@ class Space:
 
 
 def format_value(value: Any) -> str:
-    """Return the value of a knob, or of a parameter, as people read it: a split as 8x16."""
-    return "x".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    """Return the value of a knob, or of a parameter, as people read it: a split as 8x16. Of a text that is a program,
+    such as a trace of MetaSchedule, its length and a checksum."""
+    text = "x".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return text if len(text) <= _LONGEST_VALUE else f"({len(text)} characters, {crc32(text.encode()):08x})"
 
 
 def format_configuration(configuration: Mapping[str, Any]) -> str:

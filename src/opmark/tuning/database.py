@@ -63,6 +63,13 @@ def base_name(info: BackendInfo) -> str:
     return info.name.partition("@")[0].removesuffix(f"/{TUNED}")
 
 
+def refuse_tuned(info: BackendInfo, instead: str) -> None:
+    """Raise UserError for `NAME/tuned` in a command that does not look up what was tuned: the default would run under
+    its name."""
+    if info.tuned:
+        raise UserError(f"{info.name} applies what was tuned, which is not done here", f"{instead}; leave /tuned away")
+
+
 def store_tuned(store: Store, entries: Sequence[TunedEntry]) -> int:
     """Store entries, imported ones as well, and return how many were new."""
     return store.add_tuned(entries)

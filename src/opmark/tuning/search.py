@@ -184,6 +184,7 @@ def search(tunables: Sequence[Tunable], default: Task, options: SearchOptions) -
         result = SearchResult(candidate_of(usual))
         measurer.timeout = min(options.workers.timeout, max(_SHORTEST_TIMEOUT, _PATIENCE * usual.duration))
         measurer.close()  # the next worker has the new time-out
+        _measure_known(tunables, short, result, measurer, options)
         for place, tunable in enumerate(tunables):
             share = (options.trials - len(result.candidates)) // (len(tunables) - place)
             _search_one(tunable, short, share, result, measurer, builders, options)
@@ -191,6 +192,24 @@ def search(tunables: Sequence[Tunable], default: Task, options: SearchOptions) -
         builders.close()
         result.tied = race(result, default, options, environ)
     return result
+
+
+def _measure_known(
+    tunables: Sequence[Tunable], short: Task, result: SearchResult, measurer: Measurer, options: SearchOptions
+) -> None:
+    """Measure what is known of the case and lies in none of these spaces, as what another tuner has found in its own: a
+    search that finds nothing better keeps it."""
+    for one in options.starts:
+        if all(_fit(tunable, one) is None for tunable in tunables):
+            task = with_configuration(short, one.configuration, one.implementation)
+            if options.clock() <= options.deadline or task.id in options.done:
+                result.candidates.append(candidate_of(measurer.run(task)))
+
+
+def _fit(tunable: Tunable, start: TuningCandidate) -> Configuration | None:
+    """Return what is known as a configuration of this space; None if it is of another."""
+    same = start.implementation == tunable.implementation.label
+    return tunable.space.fit(start.configuration) if same else None
 
 
 def _search_one(
@@ -249,12 +268,7 @@ def _spent(result: SearchResult, seconds: float) -> str:
 
 def _starts(tunable: Tunable, options: SearchOptions) -> tuple[Configuration, ...]:
     """Return what to try first: what is known of this case or its nearest, and the defaults of the knobs."""
-    found: list[Configuration] = []
-    for one in options.starts:
-        if one.implementation == tunable.implementation.label:
-            fitting = tunable.space.fit(one.configuration)
-            if fitting is not None:
-                found.append(fitting)
+    found = [fitting for one in options.starts if (fitting := _fit(tunable, one)) is not None]
     usual = tunable.space.default
     if tunable.space.why_not(usual) is None and usual not in found:
         found.append(usual)

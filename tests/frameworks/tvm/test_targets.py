@@ -17,9 +17,9 @@ from spaces import configured_task
 
 pytest.importorskip("tvm")
 
-from opmark.errors import UserError
+from opmark.errors import UserError, WrongResult
 from opmark.frameworks.tvm.operators import METASCHEDULE, SCHEDULED
-from opmark.frameworks.tvm.remote import Board, time_model, time_operator
+from opmark.frameworks.tvm.remote import Board, _compare, time_model, time_operator
 from opmark.frameworks.tvm.targets import build_for, operator_graph, read_target
 from opmark.frameworks.tvm.tuner import best_of_each, read_records, run_metaschedule
 from opmark.plugin.registry import operator
@@ -65,7 +65,7 @@ def test_a_part_that_the_package_lacks_is_named() -> None:
 @pytest.mark.parametrize(
     ("target", "message"),
     [("pynq", "removed VTA"), ("sdaccel", "removed VTA"), ("abacus", "no kind `abacus`"), ("llvm O3", "no option"),
-     ("{oops", "no JSON"), ("", "no kind")],
+     ("{oops", "no JSON"), ("", "no kind"), ("llvm -mcpu='x", "No closing quotation")],
 )  # fmt: skip
 def test_targets_that_do_not_exist(target: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
@@ -109,6 +109,8 @@ def test_a_board_times_operators_and_models(serve: Callable[..., int]) -> None:
     assert 0 < scheduled.median < 1
     imported = time_operator(board, "llvm", "gelu", {"shape": [64, 64]}, repeat=3, min_repeat_ms=1)
     assert 0 < imported.max_error < 1e-4
+    several = time_operator(board, "llvm", "topk", {"shape": [16, 64], "k": 4}, repeat=2, min_repeat_ms=1)
+    assert several.checked  # its two outputs are not compared as they are
     model = operator_graph("matmul", operator("matmul").complete(MATMUL))
     inputs = {"a": np.ones((32, 32), "float32"), "b": np.ones((32, 64), "float32")}
     assert len(time_model(board, "llvm", model, inputs, repeat=2, min_repeat_ms=1).seconds) == 2
@@ -123,6 +125,18 @@ def test_a_tracker_knows_boards_by_a_key(serve: Callable[..., int]) -> None:
     serve("rpc_server", "--tracker", f"127.0.0.1:{tracker}", "--key", "box")
     found = time_operator(Board("127.0.0.1", tracker, "box"), "llvm", "matmul", MATMUL, repeat=2, min_repeat_ms=1)
     assert found.checked
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [([np.nan * np.ones((2, 2))], "wrong in 4 of 4"), ([], "returns 0 outputs"), ([np.zeros((2, 2))], "4 of 4")],
+)
+def test_what_a_board_computes_is_compared_with_the_reference(outputs: list[Any], message: str) -> None:
+    inputs = {"x": np.ones((2, 2), "float32")}
+    params = operator("exp").complete({"shape": [2, 2]})
+    assert _compare(operator("exp"), params, inputs, [np.full((2, 2), np.e)]) < 1e-6
+    with pytest.raises(WrongResult, match=message):
+        _compare(operator("exp"), params, inputs, outputs)
 
 
 def test_nobody_at_home() -> None:

@@ -59,6 +59,8 @@ def test_both_forms_of_an_option() -> None:
         ([*README, "--top=190%"], "expected a share above 0 and up to 100%"),
         ([*README, "--port=9090"], "--host and --port belong together"),
         ([*README, "--ifpartial=true"], "needs --iftune true"),
+        ([*README, "--ifpartial", "--iftune", "--iftime=false"], "needs the time of the model"),
+        (["--modelsource", "local", "--modelname=,"], "--modelname: no model is named"),
         ([*README, "--trails=3"], "unrecognized arguments: --trails=3"),
         ([*README, "--executor=aot"], "invalid choice: 'aot'"),
     ],

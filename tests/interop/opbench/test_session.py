@@ -104,10 +104,13 @@ def test_a_board_times_operators(tmp_path: Path, board: int) -> None:
     assert sum(one["share"] for one in found) == pytest.approx(1)
 
 
-def test_nobody_at_the_address_of_the_board(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no operator could be timed at 127\.0\.0\.1:9") as caught:
-        main([*TWO_PRODUCTS, "--host=127.0.0.1", "--port=9", f"--output={tmp_path}"])
+@pytest.mark.parametrize("key", ["", "box"])
+def test_nobody_at_the_address_of_the_board(tmp_path: Path, key: str) -> None:
+    """Nothing is computed or written first."""
+    with pytest.raises(UserError, match=r"--host: no .* answers at 127\.0\.0\.1:9: ") as caught:
+        main([*TWO_PRODUCTS, "--host=127.0.0.1", "--port=9", f"--key={key}", f"--output={tmp_path / 'none'}"])
     assert "rpc_server" in (caught.value.hint or "")
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.slow

@@ -157,17 +157,26 @@ def _compare(operator: Operator, params: Params, inputs: Mapping[str, Any], outp
     """Return the largest difference from the reference. WrongResult if it is more than rounding explains."""
     import numpy as np
 
-    expected = operator.reference(params, **{name: widen(array) for name, array in inputs.items()})
-    several = expected if isinstance(expected, tuple) else (expected,)
+    known = {name: widen(array) for name, array in inputs.items()}
+    expected = _as_tuple(operator.reference(params, **known))
+    if operator.observe:
+        given = {name: known[name] for name in operator.observed_inputs(known)}
+        outputs = _as_tuple(operator.observe(params, outputs if len(outputs) > 1 else outputs[0], **given))
+    if len(outputs) != len(expected):
+        raise WrongResult(f"the board returns {len(outputs)} outputs, expected {len(expected)}")
     relative, typical = operator.tolerance.bounds(str(params.get("dtype", "float32")), params)
     largest = 0.0
-    for found, right in zip(outputs, several, strict=False):
+    for found, right in zip(outputs, expected, strict=True):
         error = np.abs(widen(found) - right)
         scale = operator.tolerance.magnitude(params) or float(np.abs(right).mean())
-        wrong = error > relative * np.abs(right) + typical * scale
+        wrong = ~(error <= relative * np.abs(right) + typical * scale)  # also where the error is not a number
         if wrong.any():
             raise WrongResult(
                 f"the board is wrong in {int(wrong.sum())} of {wrong.size} elements, by up to {error.max():g}"
             )
         largest = max(largest, float(error.max(initial=0.0)))
     return largest
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,)

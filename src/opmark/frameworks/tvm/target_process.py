@@ -1,6 +1,6 @@
 """The process that compiles operators for any target of TVM, and times them on a board: it reads one question as JSON
-and prints one line of JSON per operator, or without operators one about the target. A parent that loads no framework
-starts it, and ends it when a compiler hangs.
+and prints one line of JSON per operator, or without operators one about the target and the board. A parent that loads
+no framework starts it, and ends it when a compiler hangs.
 
     {"target": "llvm -mtriple=aarch64-linux-gnu", "host": "", "port": 0, "key": "", "timeout": 60,
      "cases": [{"id": "...", "op": "matmul", "params": {...}}]}
@@ -11,9 +11,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opmark.errors import OpmarkError
+
+if TYPE_CHECKING:
+    from opmark.frameworks.tvm.remote import Board
 
 
 def main() -> int:
@@ -21,33 +24,42 @@ def main() -> int:
     os.dup2(2, 1)  # what a compiler prints is no answer
     question = json.load(sys.stdin)
     if not question["cases"]:
-        answers.write(json.dumps(_check(question["target"])) + "\n")
+        answers.write(json.dumps(_check(question)) + "\n")
     for case in question["cases"]:
         answers.write(json.dumps({"id": case["id"], **_answer(question, case)}) + "\n")
         answers.flush()
     return 0
 
 
-def _check(target: str) -> dict[str, Any]:
+def _check(question: dict[str, Any]) -> dict[str, Any]:
     from opmark.frameworks.tvm.targets import read_target
 
+    option = "target"
     try:
-        read_target(target)
+        read_target(question["target"])
+        option = "host"
+        if question["host"]:
+            _board(question).connect()
     except OpmarkError as error:
-        return {"error": error.message, "hint": error.hint or ""}
+        return {"option": option, "error": error.message, "hint": error.hint or ""}
     return {}
 
 
+def _board(question: dict[str, Any]) -> Board:
+    from opmark.frameworks.tvm.remote import Board
+
+    return Board(question["host"], question["port"], question["key"], question["timeout"])
+
+
 def _answer(question: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
-    from opmark.frameworks.tvm.remote import Board, time_operator
+    from opmark.frameworks.tvm.remote import time_operator
     from opmark.frameworks.tvm.targets import build_for
 
     try:
         if not question["host"]:
             code = build_for(question["target"], case["op"], case["params"])
             return {"kind": code.kind, "bytes": code.size, "linked": code.linked}
-        board = Board(question["host"], question["port"], question["key"], question["timeout"])
-        found = time_operator(board, question["target"], case["op"], case["params"])
+        found = time_operator(_board(question), question["target"], case["op"], case["params"])
     except OpmarkError as error:
         return {"error": error.message, "hint": error.hint or ""}
     except Exception as error:  # noqa: BLE001 - TVM and a board raise anything; one operator is not the others

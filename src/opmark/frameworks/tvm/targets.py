@@ -49,7 +49,11 @@ def read_target(text: str) -> Any:
     if text.startswith("{"):
         fields = _read_json(text)
     else:
-        fields = {"kind": kind, **dict(_read_option(word) for word in shlex.split(text)[1:])}
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise UserError(f"target `{text}`: {error}", "as in `llvm -mtriple=aarch64-linux-gnu`") from None
+        fields = {"kind": kind, **dict(_read_option(word) for word in words[1:])}
     known = sorted(tvm.target.Target.list_kinds())
     if fields.get("kind") not in known:
         raise UserError(f"target `{text}`: TVM {tvm.__version__} has no kind `{fields.get('kind', '')}`",

@@ -40,7 +40,7 @@ def _run(options: OpbenchOptions) -> int:
             "without them, operators are compiled for the target and, with --host and --port, timed there",
         )
     if not target.here:
-        check_target(options.target)
+        check_target(options)
     models = [
         choose_model(
             options.modelsource, name, options.batchsize, size=options.size, folder=options.output / "models",

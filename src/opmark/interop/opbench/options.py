@@ -44,14 +44,15 @@ class OpbenchOptions:
     library: str
     effort: str
     timeout: float
-    db: Path | None
+    db: str | None
 
 
 def read_options(arguments: list[str]) -> OpbenchOptions:
     found = vars(make_parser().parse_args(arguments))
     if not found["modelsource"]:
         raise UserError("--modelsource: no source is named", f"it is one of {', '.join(SOURCES)}; --list lists models")
-    if not found["modelname"]:
+    names = tuple(part for part in found.pop("modelname").split(",") if part)
+    if not names:
         raise UserError("--modelname: no model is named", "as in --modelname resnet-18; --list lists them")
     if bool(found["host"]) != bool(found["port"]):
         raise UserError("--host and --port belong together", "they name the RPC tracker or server of a board")
@@ -60,7 +61,8 @@ def read_options(arguments: list[str]) -> OpbenchOptions:
             "--ifpartial compares a model after the first 100, 300, ... trials, and needs --iftune true",
             "add --iftune true",
         )
-    names = tuple(part for part in found.pop("modelname").split(",") if part)
+    if found["ifpartial"] and not found["iftime"]:
+        raise UserError("--ifpartial needs the time of the model, which --iftime false leaves out", "leave --iftime away")
     return OpbenchOptions(modelnames=names, **{name: value for name, value in found.items() if name != "list"})
 
 
@@ -168,5 +170,6 @@ def make_parser() -> argparse.ArgumentParser:
     )
     add("--effort", choices=tuple(EFFORTS), default="quick", help="how long to measure [quick]")
     add("--timeout", type=_above_zero, default=600.0, help="seconds that one measurement may take [600]")
-    add("--db", type=Path, default=None, help="the store [$OPMARK_DB or the data directory]")
+    add("--db", default=None, help="the store: a file, or postgresql://USER@HOST/DATABASE [$OPMARK_DB or the data "
+        "directory]")  # fmt: skip
     return parser

@@ -21,13 +21,29 @@ from opmark.units import count_bytes, count_noun, seconds
 _PROCESS = (sys.executable, "-m", "opmark.frameworks.tvm.target_process")
 
 
-def check_target(text: str) -> None:
-    """Raise UserError for a target that TVM does not have. Without TVM this cannot be known: compiling says so."""
-    question = json.dumps({"target": text, "cases": []})
-    done = subprocess.run(_PROCESS, input=question, capture_output=True, text=True, check=False)
+def check_target(options: OpbenchOptions) -> None:
+    """Raise UserError for a target that TVM does not have, and for a board that does not answer. Without TVM this
+    cannot be known: compiling says so."""
+    question = json.dumps({**_where(options), "cases": []})
+    try:
+        done = subprocess.run(
+            _PROCESS, input=question, capture_output=True, text=True, check=False, timeout=options.timeout
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"--host: nothing that speaks TVM's RPC answers at {options.host}:{options.port} within {options.timeout:g} s",
+            "a tracker waits for a device of the name --key: `python -m tvm.exec.query_rpc_tracker` lists those it has",
+        ) from None
     answer = json.loads(done.stdout or "{}")
     if "error" in answer:
-        raise UserError(f"--target: {answer['error']}", answer["hint"])
+        raise UserError(f"--{answer['option']}: {answer['error']}", answer["hint"])
+
+
+def _where(options: OpbenchOptions) -> dict[str, Any]:
+    return {
+        "target": options.target, "host": options.host, "port": options.port, "key": options.key,
+        "timeout": options.timeout,
+    }  # fmt: skip
 
 
 def compile_operators(
@@ -66,11 +82,8 @@ def _ask(ids: list[str], cases: Mapping[str, Case], options: OpbenchOptions) -> 
     goes on with the next."""
     left = list(ids)
     while left:
-        question = {
-            "target": options.target, "host": options.host, "port": options.port, "key": options.key,
-            "timeout": options.timeout,
-            "cases": [{"id": one, "op": cases[one].op, "params": cases[one].params} for one in left],
-        }  # fmt: skip
+        asked = [{"id": one, "op": cases[one].op, "params": cases[one].params} for one in left]
+        question = {**_where(options), "cases": asked}
         process = subprocess.Popen(
             _PROCESS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

@@ -134,7 +134,7 @@ class OpbenchTuning:
         operators: the model's, less what its calls of each operator gain."""
         assert self.found is not None
         if whole is None:
-            raise UserError("--ifpartial needs the time of the model, which was not measured", "leave --iftime away")
+            raise UserError("--ifpartial needs the time of the model, which could not be measured")
         times: dict[int, float | None] = {0: whole}
         for trials in (*(one for one in PARTIAL if one < self.options.trials), self.options.trials):
             gain = 0.0

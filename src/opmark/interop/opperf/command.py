@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         "--threads", type=int, metavar="N", help="threads of an operator [default: $OMP_NUM_THREADS, or one per core]"
     )
     more.add_argument("--timeout", type=float, help="seconds that one measurement may take [default: 600]")
-    more.add_argument("--db", type=Path, help="the store [default: $OPMARK_DB or the data directory]")
+    more.add_argument("--db", help="the store [default: $OPMARK_DB or the data directory]")
     more.add_argument("--no-verify", action="store_true", help="skip the check of results, the slowest part")
     more.add_argument("--resume", action="store_true", help="continue the interrupted run of the same options")
     return parser
@@ -221,7 +221,7 @@ class ProgressLine:
         if self._is_terminal:
             self._print("\r" + " " * _WIDTH + "\r", end="")
 
-    def report_interruption(self, db: Path | None) -> None:
+    def report_interruption(self, db: str | None) -> None:
         from opmark.api.result import interruption_line
 
         advice = (

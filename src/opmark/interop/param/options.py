@@ -151,7 +151,7 @@ def _add_own_options(made: argparse._ArgumentGroup) -> None:
     add("--dry-run", action="store_true", help="Print ids and arguments and run nothing.")
     add("--strict", action="store_true", help="Stop if a part of the config cannot be imported.")
     add("--timeout", type=float, default=600.0, help="Seconds that one case may take; PARAM has no limit. [600]")
-    add("--db", type=Path, help="The store of runs. [$OPMARK_DB or the data directory]")
+    add("--db", help="The store of runs. [$OPMARK_DB or the data directory]")
 
 
 @dataclass(frozen=True)

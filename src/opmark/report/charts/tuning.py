@@ -35,8 +35,10 @@ def tuning(run_view: RunView) -> list[Chart]:
     charts: list[Chart] = []
     for rows in cases.values():
         trials = trials_of(record for row in rows for record in row.records)
-        for label in dict.fromkeys(trial.implementation for trial in trials):
-            own = [trial for trial in trials if trial.implementation == label]
+        spaces: dict[tuple[str, frozenset[str]], list[TrialFigure]] = {}
+        for trial in trials:
+            spaces.setdefault((trial.implementation, frozenset(trial.configuration)), []).append(trial)
+        for (label, _), own in spaces.items():
             if sum(trial.seconds is not None for trial in own) >= _FEWEST:
                 charts += _charts(f"{rows[0].name} on {rows[0].backend} ({label})", own)
     return charts

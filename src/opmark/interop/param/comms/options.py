@@ -350,7 +350,7 @@ def _add_own_options(add: Add) -> None:
         help="Parts of all_to_allv, all_gather_v, reduce_scatter_v differ by this share of the mean. [0]")  # fmt: skip
     add("--no-verify", action="store_true", help="Do not check results.")
     add("--timeout", type=float, default=600.0, help="Seconds that one size may take; PARAM has no limit. [600]")
-    add("--db", type=Path, help="The store of runs. [$OPMARK_DB or the data directory]")
+    add("--db", help="The store of runs. [$OPMARK_DB or the data directory]")
 
 
 def _add_without_effect(add: Add) -> None:

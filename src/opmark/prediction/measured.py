@@ -247,7 +247,7 @@ def _between(here: np.ndarray, there: np.ndarray) -> np.ndarray:
 
 def _surprise(places: np.ndarray, samples: Samples) -> float:
     """Return how far the time of a call is from what its three nearest neighbours say, in logarithms: the median."""
-    if len(samples) < FEWEST // 2:
+    if len(samples) < 2 * FEWEST:  # too few neighbours to tell, and each operator needs shapes of its own
         return 1.0
     distances = _between(places, places)
     np.fill_diagonal(distances, np.inf)

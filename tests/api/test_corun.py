@@ -217,6 +217,26 @@ def test_an_interrupted_search_is_resumed_and_then_judged(tmp_path):
     assert found.results[0].together is not None
 
 
+@pytest.mark.parametrize(
+    ("records", "more", "expected"),
+    [
+        (1, [], "the same command with --resume goes on"),
+        (0, ["--resume"], "the same command with --resume goes on"),
+        (0, [], "nothing was stored"),
+    ],
+)
+def test_an_interrupted_command_says_how_to_go_on(tmp_path, monkeypatch, records, more, expected):
+    def interrupt(request):
+        for number in range(records):
+            request.on_record(number)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("opmark.api.corun.corun_request", interrupt)
+    done = CliRunner().invoke(make_app(), ["corun", "add", "exp", "--db", str(tmp_path / "runs.db"), *more])
+    assert done.exit_code == 130
+    assert expected in " ".join(done.stderr.split())
+
+
 def test_the_command_prints_a_table_and_json(tmp_path):
     db = ["--db", str(tmp_path / "runs.db")]
     command = ["corun", "add", "exp", "--backend", "null-device", "--processes", "4", *db]

@@ -27,8 +27,10 @@ def corun(request: CorunRequest, as_json: Json = False) -> None:
         try:
             found = corun_request(replace(request, on_step=progress.step, on_record=seen.append, say=progress.say))
         except KeyboardInterrupt:
-            what = "what was measured is stored: `opmark show` prints it" if seen else ""
-            progress.say(f"interrupted; {what}" if what else interruption_line((), request.db))
+            if seen or request.resume:
+                progress.say("interrupted; what was measured is stored: the same command with --resume goes on")
+            else:
+                progress.say(interruption_line((), request.db))
             raise typer.Exit(130) from None
     view = corun_view(found)
     if as_json:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -18,11 +18,13 @@ from opmark.runner import instruction_set
 from opmark.runner.clocks import FACT as CLOCKS
 from opmark.runner.clocks import ClockLocks
 from opmark.runner.guests.placement import why_missing
-from opmark.runner.plan import TaskGroup
 from opmark.runner.worker_process import WorkerDied, WorkerProcess, record_of_death
 from opmark.schema import Environment, Record, Resources, Task
 from opmark.schema.messages import Hello, Side
 from opmark.schema.options import DEFAULT_TIMEOUT
+
+if TYPE_CHECKING:
+    from opmark.runner.plan import TaskGroup
 
 LONGEST_START = 120.0
 SHORTEST_START = 30.0

@@ -174,8 +174,9 @@ def options_of(request: Any) -> Mapping[str, OptionField]:
     return found
 
 
-def read_duration(text: str, flag: str = "") -> float:
-    """Return the seconds of a duration such as 90, 90s, 10m or 2h."""
+def read_duration(text: str, name: str = "", flag: str = "") -> float:
+    """Return the seconds of a duration such as 90, 90s, 10m or 2h. A message names the option as `name`, and in what to
+    type as `flag`, if that is another text."""
     unit = re.sub(r"^.*?([a-z]*)$", r"\1", text.strip(), flags=re.ASCII)
     try:
         return float(text.strip().removesuffix(unit)) * _DURATIONS[unit]
@@ -185,8 +186,8 @@ def read_duration(text: str, flag: str = "") -> float:
         return float(text)  # `inf` and `nan`, which a range refuses in its own words
     except ValueError:
         raise InvalidParameter(
-            f"{flag}{': ' * bool(flag)}expected a duration, got `{text}`",
-            f"as in {flag}{' ' * bool(flag)}90s, 10m or 2h",
+            f"{name}{': ' * bool(name)}expected a duration, got `{text}`",
+            " ".join(filter(None, ("as in", flag or name, "90s, 10m or 2h"))),
         ) from None
 
 
@@ -205,7 +206,7 @@ class OptionSet:
         for name, found in options_of(request).items():
             value = getattr(self, name)
             if found.form == "duration" and isinstance(value, str):
-                value = read_duration(value, name)
+                value = read_duration(value, name, found.flag)
                 object.__setattr__(self, name, value)  # the class is frozen
             found.check(value)
         for one in dataclasses.fields(request):

@@ -96,6 +96,8 @@ def test_a_schedule_becomes_a_callable_that_gives_the_results_of_the_module(foun
         with pytest.raises(UserError, match="input `user`: expected") as refused:
             compiled(inputs[0][:1], inputs[1])
         assert "-p batch=N" in str(refused.value.hint)
+        with pytest.raises(UserError, match="input `user`: expected a tensor of torch, got list"):
+            compiled(inputs[0].tolist(), inputs[1])
     with pytest.raises(UserError, match="the schedule is closed"):
         compiled(*inputs)
 

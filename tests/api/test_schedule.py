@@ -20,6 +20,7 @@ import opmark  # noqa: E402
 from opmark.analysis.rows import RunView  # noqa: E402
 from opmark.api.extract import ModelOperators, extract, model_case  # noqa: E402
 from opmark.api.items import view_stored_run  # noqa: E402
+from opmark.api.predict import predict  # noqa: E402
 from opmark.api.program_times import case_of_call  # noqa: E402
 from opmark.api.result import open_store  # noqa: E402
 from opmark.api.schedule import Scheduling, joules_of, schedule_view  # noqa: E402
@@ -95,6 +96,10 @@ def test_a_schedule_becomes_a_callable_that_gives_the_results_of_the_module(foun
         with pytest.raises(UserError, match="input `user`: expected") as refused:
             compiled(inputs[0][:1], inputs[1])
         assert "-p batch=N" in str(refused.value.hint)
+        with pytest.raises(UserError, match="input `user`: expected a tensor of torch, got list"):
+            compiled(inputs[0].tolist(), inputs[1])
+    with pytest.raises(UserError, match="the schedule is closed"):
+        compiled(*inputs)
 
 
 def test_a_module_of_the_same_graph_brings_its_own_weights(found: Scheduling) -> None:
@@ -224,7 +229,7 @@ def test_what_cannot_be_predicted_is_measured_here_and_refused_elsewhere(monkeyp
 class InProcess:
     """Stands in for the process of a program, so that the second device can be a stand-in too."""
 
-    def __init__(self, name: str, params: dict[str, Any], backend: str, threads: int, environ: object) -> None:
+    def __init__(self, name: str, params: dict[str, Any], backend: str, threads: int, *_: object) -> None:
         self.asked = name, params, "torch-cpu", threads
 
     def __enter__(self) -> InProcess:
@@ -376,6 +381,11 @@ def test_options_that_need_a_search_are_refused_where_there_is_none(found: Sched
         opmark.schedule(MODEL, far=True)
 
 
+def test_finding_the_graph_has_its_time() -> None:
+    with pytest.raises(UserError, match="it had no answer within 0 s"):
+        opmark.schedule(MODEL, params=SMALL, measure=False, compile_timeout=0.1)
+
+
 def test_a_trace_is_scheduled_like_a_model(
     tmp_path: Path,
 ) -> None:
@@ -389,6 +399,9 @@ def test_a_trace_is_scheduled_like_a_model(
     assert found.chosen.schedule is not None
     with pytest.raises(UserError, match="only a model becomes a callable"):
         found.compile()
+    with pytest.raises(UserError, match="--size is for models"):
+        opmark.schedule(f"trace:{path}", size="small", measure=False)
+    assert any("last step of the trace" in note for note in predict(f"trace:{path}", on="T4").notes)
 
 
 def test_the_chart_of_a_timeline_has_both_and_can_be_drawn() -> None:

@@ -93,6 +93,10 @@ CYCLE = [{"name": "a", "seconds": {"cpu": 1e-3}, "needs": [1]}, {"name": "b", "s
         (changed(operators=[{"name": "a", "seconds": {"cpu": 1.0}, "needs": [3]}]), "", "which does not exist", ""),
         (changed(operators=[{"name": "a", "secs": {"cpu": 1.0}}]), "", "this is no table of times", "docs/schedule.md"),
         (changed(transfers={"cpu-npu": {"seconds": 1.0}}), "", "expected FROM>TO", ""),
+        (changed(transfers={"cpu>npu": {"seconds": float("nan")}}), "", "expected FROM>TO", ""),
+        (changed(transfers={"cpu>npu": {"seconds": float("inf")}}), "", "expected FROM>TO", ""),
+        (changed(transfers={"cpu>npu": {"bandwidth": float("nan")}}), "", "expected FROM>TO", ""),
+        (changed(operators=[{"name": "a", "seconds": {"cpu": 1.0}, "nbytes": -5}]), "", "-5 bytes", ""),
         (
             changed(transfers={"cpu>nqu": {"seconds": 1.0}}),
             "",
@@ -125,7 +129,7 @@ def test_a_bad_table_is_refused_by_name(
         (("model:two-towers", "--on", "cpu:1,cuda"), "`cuda` is no share of the cores", "--times FILE"),
         (("model:two-towers", "--on", "cpu:1,cpu:99", "--threads", "2"), "100 cores, and there are 2", ""),
         (("model:two-towers", "--on", "cuda"), "torch-cuda cannot run here", "--times FILE"),
-        (("model:two-towers", "--search", "soon"), "search: expected a duration", ""),
+        (("model:two-towers", "--search", "soon"), "search: expected a duration", "as in --search 90s"),
     ],
 )
 def test_a_mistake_is_answered_with_what_to_type(

@@ -17,8 +17,9 @@ from opmark.models.program_work import WorkRecorder  # noqa: E402 - needs torch
 )
 def test_a_convolution_reads_the_channels_of_a_group(function: str, weight: tuple[int, ...], channels: int) -> None:
     call = getattr(torch.nn.functional, function)
+    image, filters = torch.ones(2, 8, 5, 5), torch.ones(weight)
     with torch.no_grad(), WorkRecorder() as recorder:
-        made = call(torch.ones(2, 8, 5, 5), torch.ones(weight), groups=2)
+        made = call(image, filters, groups=2)
     ((_, sizes, dtype),) = recorder.work
     assert (sizes.operator, sizes.batch, sizes.n, sizes.image) == ("conv2d", 2, 6, made.shape[2])
     assert (sizes.channels, sizes.k, dtype) == (channels, channels * 9, "float32")

@@ -8,6 +8,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,15 @@ from opmark.errors import UserError
 from opmark.prediction import scheduling
 from opmark.prediction.equilibrium import DeviceTimes, best_response, find_equilibria, is_equilibrium, play
 from opmark.prediction.optimum import Mode, find_optimum, why_no_solver
-from opmark.prediction.scheduling import SharedResources, StageModel, StageSearch, lanes_of_optimum, schedule_devices
+from opmark.prediction.scheduling import (
+    SharedResources,
+    StageModel,
+    StageSearch,
+    _place_played,
+    lanes_of_optimum,
+    place_stages,
+    schedule_devices,
+)
 from opmark.prediction.stages import BlockSearch, StageChoice, connected_parts, estimated_cost, stage_choices
 from opmark.prediction.units import UnitGraph, blocks, descendants, make_units
 from opmark.schema.schedule import (
@@ -334,6 +343,38 @@ def test_the_price_of_anarchy_of_a_known_game() -> None:
 @needs_solver
 def test_no_equilibrium_is_better_than_the_optimum_by_a_rounding() -> None:
     assert schedule_devices(DeviceTimes(("one",), ((1.6e-7,),), (frozenset(),), {})).anarchy == 1
+
+
+@needs_solver
+def test_an_optimum_that_is_not_proven_in_time_is_no_worse_than_stages_that_are_known() -> None:
+    """Twice nine heads of like lengths and what joins them: alone, the solver comes nowhere near in so short a time."""
+    generator = np.random.default_rng(3)
+    modes: list[list[Mode]] = []
+    needs: list[frozenset[int]] = []
+    stages: list[tuple[tuple[tuple[int, ...], ...], int]] = []
+    for layer in range(2):
+        heads = range(len(modes), len(modes) + 9)
+        for seconds in generator.uniform(0.98, 1.02, len(heads)) * 1.2e-3:
+            modes.append([Mode(seconds, 0, 1), Mode(0.72 * seconds, 0, 2)])
+            needs.append(frozenset({heads[0] - 1} if layer else ()))
+        stages += [((tuple(heads[::2]), tuple(heads[1::2])), 0), (((len(modes),),), 1)]
+        modes.append([Mode(2e-3, 0, 1), Mode(1.5e-3, 0, 2)])
+        needs.append(frozenset(heads))
+    known = place_stages(modes, stages)
+    found = find_optimum(modes, needs, [2], limit=2.0, hint=known)
+    assert found.seconds <= max(one.end for one in known) + 1e-9
+
+
+@needs_solver
+@given(device_times())
+@settings(deadline=None, max_examples=10)
+def test_the_best_equilibrium_is_a_schedule_in_whole_ticks(times: DeviceTimes) -> None:
+    best = find_equilibria(times)
+    if best is not None:
+        placed = _place_played(times, best.best.devices)
+        for one in placed:
+            for before in times.needs[one.unit]:
+                assert one.start >= placed[before].end - 1e-9
 
 
 def test_a_unit_that_a_device_cannot_run_stays_away_from_it() -> None:

@@ -185,6 +185,8 @@ def predict(
         info = find_backend(backend or predictor.backend)
         try:
             whole = predict_whole(program, on, predictor, info, far=far)
+            if what.startswith(TRACE_PREFIX):
+                notes.append("the whole is the last step of the trace; the cases above are the calls of all its steps")
         except (Unsupported, UserError) as error:
             notes.append(f"not predicted as a whole: {error.message}")
     return PredictedCases(what, name, found_cases, tuple(skipped), predictor, tuple(notes), whole)

@@ -415,7 +415,9 @@ class _ProgramScheduling:
             return self._of_saved(known)
         environ = environ_for(self.info, self.threads)
         try:
-            with ProgramProcess(self.case.op, dict(self.case.params), self.info.name, self.threads, environ) as process:
+            with ProgramProcess(
+                self.case.op, dict(self.case.params), self.info.name, self.threads, environ, request.compile_timeout
+            ) as process:
                 if self.elsewhere:
                     return self._search_elsewhere(process)
                 found = self._of_saved(known) if known else self._search(process)
@@ -438,6 +440,9 @@ class _ProgramScheduling:
             return cases[0]
         name = request.program if isinstance(request.program, str) else request.program[0]
         if name.startswith(TRACE_PREFIX):
+            if request.size:
+                raise InvalidParameter("--size is for models: a trace has the sizes that it was captured with",
+                                       "leave --size out; -p scale=32=64 changes a recorded size")  # fmt: skip
             cases = cases_of(Entry(name, dict(request.params or {})), find_operator)
             if find_operator(name).ranks or len(cases) != 1:
                 raise UserError(f"{name}: expected a program of one process", "`opmark replay` takes several ranks")

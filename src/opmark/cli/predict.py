@@ -216,7 +216,7 @@ def _basis(found: PredictedCases) -> list[str]:
     lines.append(f"based on {' and '.join(words[basis] for basis in bases)}; learnt from {shapes:,} shapes on {chips}")
     worst = max(one.prediction.distance for one in found.cases)
     lines.append(
-        "inside of what was learnt" if worst == 0 else f"outside of what was learnt by a factor of {2**worst:.1f}"
+        f"outside of what was learnt by a factor of {2**worst:.1f}" if 2**worst >= 1.05 else "inside of what was learnt"
     )
     lines += found.notes
     return [*lines, *_not_predicted(found)]

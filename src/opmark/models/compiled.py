@@ -40,6 +40,8 @@ class CompiledSchedule:
         if len(inputs) != len(self._specs):
             raise UserError(f"expected {len(self._specs)} inputs ({', '.join(self._specs)}), got {len(inputs)}")
         for (name, spec), given in zip(self._specs.items(), inputs, strict=True):
+            if not isinstance(given, torch.Tensor):
+                raise UserError(f"input `{name}`: expected a tensor of torch, got {type(given).__name__}")
             dtype = str(given.dtype).removeprefix("torch.")
             if tuple(given.shape) != spec.shape or dtype != spec.dtype or given.device.type != self._device.type:
                 raise UserError(

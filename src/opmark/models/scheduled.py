@@ -195,6 +195,7 @@ class ScheduleRunner:
         self._lanes: list[_LaneThread] = []
         self._streams: list[Any] = []
         self._busy = threading.Lock()
+        self._closed = False
         if self.on_threads:
             self._lanes = [_LaneThread(number) for number in range(1, schedule.width)]
         else:
@@ -320,6 +321,8 @@ class ScheduleRunner:
     def _run(self, inputs: Sequence[Any], marks: list[float] | None) -> list[Any]:
         program = self.program
         values = first_values(program, inputs)
+        if self._closed:
+            raise UserError("the schedule is closed: its threads have ended", "compile it again")
         if not self._busy.acquire(blocking=False):
             raise UserError("a compiled schedule runs one call at a time", "compile one for each thread")
         try:
@@ -409,7 +412,7 @@ class ScheduleRunner:
     def close(self) -> None:
         for lane in self._lanes:
             lane.close()
-        self._lanes = []
+        self._lanes, self._closed = [], True
 
     def __enter__(self) -> ScheduleRunner:
         return self

@@ -92,11 +92,13 @@ def _read(path: Path) -> DeviceTable:
     except (yaml.YAMLError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise InvalidFile(f"{path}: this is no table of times: {error}", "docs/schedule.md has an example") from None
     for place, one in enumerate(found.operators):
+        if one.nbytes < 0:
+            raise InvalidFile(f"{path}: operator {place} ({one.name}): its results have {one.nbytes} bytes")
         for name, value in one.seconds.items():
             if not 0 < value < inf:
                 raise InvalidFile(f"{path}: operator {place} ({one.name}): {value:g} s on {name}; a time is above 0")
     for name, transfer in found.transfers.items():
-        if name.count(">") != 1 or transfer.seconds < 0 or transfer.bandwidth <= 0:
+        if name.count(">") != 1 or not 0 <= transfer.seconds < inf or not transfer.bandwidth > 0:
             raise InvalidFile(f"{path}: transfer `{name}`: expected FROM>TO with seconds and a bandwidth above 0")
     if not found.operators:
         raise InvalidFile(f"{path}: the table has no operators", "`opmark schedule PROGRAM --times FILE` writes one")

@@ -43,6 +43,15 @@ class Optimum:
     bound: float
 
 
+def whole_ticks(seconds: float, least: int = 1) -> float:
+    """Return how long a unit takes for the solver; `least`: its fewest steps of time, 0 for a transfer."""
+    return _ticks(seconds, least) * _TICK
+
+
+def _ticks(seconds: float, least: int = 1) -> int:
+    return max(least, round(seconds / _TICK))
+
+
 def why_no_solver() -> str:
     """Return why there is no optimum; empty where there is a solver."""
     return "" if find_spec("ortools") else "ortools is not installed (pip install 'opmark[schedule]')"
@@ -58,7 +67,8 @@ def find_optimum(
     hint: Sequence[SolvedUnit] = (),
 ) -> Optimum:
     """Return the schedule with the least makespan: every unit in one of its modes, on resources of a capacity, after
-    what it needs. `transfers`: seconds between two units by (from, to) resource, where they differ."""
+    what it needs. `transfers`: seconds between two units by (from, to) resource, where they differ. `hint`: a schedule
+    to begin with, so that what is found in time is no worse."""
     if reason := why_no_solver():
         raise UserError(f"no optimum: {reason}", "`--method stages` needs no solver")
     if len(modes) > MOST_UNITS:
@@ -69,10 +79,9 @@ def find_optimum(
     from ortools.sat.python import cp_model
 
     model: Any = cp_model.CpModel()
-    ticks = [[max(1, round(mode.seconds / _TICK)) for mode in own] for own in modes]
+    ticks = [[_ticks(mode.seconds) for mode in own] for own in modes]
     moves = {
-        edge: {pair: max(0, round(seconds / _TICK)) for pair, seconds in each.items()}
-        for edge, each in (transfers or {}).items()
+        edge: {pair: _ticks(seconds, 0) for pair, seconds in each.items()} for edge, each in (transfers or {}).items()
     }
     horizon = sum(max(own) for own in ticks) + sum(max(each.values(), default=0) for each in moves.values())
     starts = [model.new_int_var(0, horizon, f"start{i}") for i in range(len(modes))]

@@ -15,8 +15,16 @@ from math import inf
 from statistics import median
 
 from opmark.errors import UserError
-from opmark.prediction.equilibrium import DeviceTimes, Equilibria, PlayedSchedule, find_equilibria
-from opmark.prediction.optimum import MOST_UNITS, Mode, Optimum, find_optimum, why_no_solver
+from opmark.prediction.equilibrium import DeviceTimes, Equilibria, PlayedSchedule, find_equilibria, play
+from opmark.prediction.optimum import (
+    MOST_UNITS,
+    Mode,
+    Optimum,
+    SolvedUnit,
+    find_optimum,
+    whole_ticks,
+    why_no_solver,
+)
 from opmark.prediction.stages import (
     MOST_CANDIDATES,
     BlockSearch,
@@ -122,6 +130,8 @@ class StageSearch:
     """Seconds of a unit alone, by (unit, threads)."""
     costs: dict[StageChoice, list[float]] = field(default_factory=dict)
     """Seconds of a stage in every round."""
+    chosen: list[StageChoice] = field(default_factory=list)
+    """The best stages that were found."""
 
     def find(self) -> tuple[PredictedSchedule, PredictedSchedule]:
         """Return the sequential schedule and the best one in stages."""
@@ -150,11 +160,8 @@ class StageSearch:
                     self.costs.setdefault(choice, []).extend(one[number] for one in found.rounds)
         for choice in sequential_choices:  # of the same rounds as the stages with lanes
             self.solo[choice.lanes[0][0], self.resources.threads(choice.threads)] = median(self.costs[choice])
-        chosen: list[StageChoice] = []
-        for search in searches:
-            _, stages = search.best(self._choosing_cost)
-            chosen += stages
-        return self._predicted("sequential", sequential_choices), self._predicted("stages", chosen)
+        self.chosen = [choice for search in searches for choice in search.best(self._choosing_cost)[1]]
+        return self._predicted("sequential", sequential_choices), self._predicted("stages", self.chosen)
 
     def _time_units(self) -> None:
         """Time every unit alone, with every number of threads that a lane may have."""
@@ -244,7 +251,8 @@ class StageSearch:
             [Mode(self.solo[unit, count] * (slowdown if count < cores else 1.0), 0, count) for count in counts]
             for unit in range(len(self.units))
         ]
-        found = find_optimum(modes, self.units.needs, [cores], limit=_SOLVER_SECONDS)
+        places = [(choice.lanes, counts.index(self.resources.threads(choice.threads))) for choice in self.chosen]
+        found = find_optimum(modes, self.units.needs, [cores], limit=_SOLVER_SECONDS, hint=place_stages(modes, places))
         placed = lanes_of_optimum(found)
         amount = {one.unit: modes[one.unit][one.mode].amount for one in found.placed}
         lanes: dict[int, list[int]] = {}
@@ -258,6 +266,25 @@ class StageSearch:
         if not found.proven:
             note += f"; not proven, the bound is {found.bound:.3g} s"
         return PredictedSchedule("optimum", found.seconds, None, None, schedule, placed, note)
+
+
+def place_stages(
+    modes: Sequence[Sequence[Mode]], stages: Sequence[tuple[tuple[tuple[int, ...], ...], int]]
+) -> list[SolvedUnit]:
+    """Return when units begin in stages of lanes, each with the number of its mode: a schedule that the solver need
+    not find."""
+    now, placed = 0.0, list[SolvedUnit]()
+    for lanes, mode in stages:
+        ends = []
+        for lane in lanes:
+            at = now
+            for unit in lane:
+                end = at + whole_ticks(modes[unit][mode].seconds)
+                placed.append(SolvedUnit(unit, mode, at, end))
+                at = end
+            ends.append(at)
+        now = max(ends)
+    return placed
 
 
 def lanes_of_optimum(found: Optimum) -> tuple[PlacedUnit, ...]:
@@ -309,8 +336,24 @@ def schedule_devices(times: DeviceTimes, seed: int = 0, limit: float = 10.0) -> 
         modes = [
             [Mode(seconds, device) for device, seconds in enumerate(own) if seconds < inf] for own in times.seconds
         ]
-        optimum = find_optimum(modes, times.needs, [1] * len(times.devices), times.transfers, limit=limit)
+        hint = _place_played(times, equilibria.best.devices) if equilibria else ()
+        optimum = find_optimum(modes, times.needs, [1] * len(times.devices), times.transfers, limit=limit, hint=hint)
     return DeviceSchedules(alone, equilibria, optimum, why, times)
+
+
+def _place_played(times: DeviceTimes, devices: Sequence[int]) -> list[SolvedUnit]:
+    """Return when units begin on their devices, in whole ticks of the solver, each with the number of its mode."""
+    ticked = DeviceTimes(
+        times.devices,
+        tuple(tuple(whole_ticks(one) if one < inf else inf for one in own) for own in times.seconds),
+        times.needs,
+        {edge: {pair: whole_ticks(one, 0) for pair, one in each.items()} for edge, each in times.transfers.items()},
+    )
+    played = play(ticked, devices)
+    return [
+        SolvedUnit(unit, sum(one < inf for one in times.seconds[unit][:device]), played.starts[unit], played.ends[unit])
+        for unit, device in enumerate(devices)
+    ]
 
 
 def timeline_of(played: PlayedSchedule) -> tuple[PlacedUnit, ...]:

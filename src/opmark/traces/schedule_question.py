@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from opmark.models.host import HostProcess, read_answer
+from opmark.schema.options import DEFAULT_COMPILE_TIMEOUT
 from opmark.schema.schedule import (
     DescribedProgram,
     PlacedUnit,
@@ -19,8 +20,6 @@ from opmark.schema.schedule import (
     TransferTime,
 )
 
-_STARTING = 240.0
-"""Seconds besides the rounds: importing a framework, making the model, finding its graph."""
 _ROUNDS = 6
 """So many times the budget may be needed, because every schedule runs a few times in any case."""
 
@@ -29,9 +28,16 @@ class ProgramProcess:
     """A process that has loaded a program, and times schedules of it."""
 
     def __init__(
-        self, name: str, params: dict[str, Any], backend: str, threads: int, environ: Mapping[str, str]
+        self,
+        name: str,
+        params: dict[str, Any],
+        backend: str,
+        threads: int,
+        environ: Mapping[str, str],
+        starting: float = DEFAULT_COMPILE_TIMEOUT,
     ) -> None:
-        self._program = name, params, backend, threads
+        """`starting`: seconds besides the rounds, to import a framework, to make the model and to find its graph."""
+        self._program, self._starting = (name, params, backend, threads), starting
         self._process = HostProcess(sys.executable, "opmark.traces.schedule_child", environ)
 
     def __enter__(self) -> ProgramProcess:
@@ -69,4 +75,4 @@ class ProgramProcess:
 
     def _ask(self, task: ScheduleTask, kind: Any, **options: Any) -> Any:
         question = ScheduleQuestion(task, *self._program, **options)
-        return read_answer(self._process.ask(question, _STARTING + _ROUNDS * question.budget), kind)
+        return read_answer(self._process.ask(question, self._starting + _ROUNDS * question.budget), kind)

@@ -266,6 +266,21 @@ def test_a_database_of_metaschedule_is_read_and_written_again(tmp_path: Path) ->
     assert left_out == ["conv2d on tvm-cpu: it has no trace and no program of MetaSchedule"]
 
 
+def test_what_metaschedule_found_here_is_written_for_metaschedule(tmp_path: Path) -> None:
+    """A model has a record for each of its kernels."""
+    pairs = [{"workload": [key, f"program {key}"], "record": [[STEPS, []], [0.1], TARGET, ARGS]} for key in "12"]
+    here = _own("matmul", configuration={"metaschedule": json.dumps(pairs)}, implementation="onnx")
+    texts, left_out = METASCHEDULE.files([here, here])
+    assert not left_out
+    assert [json.loads(text) for text in texts[WORKLOADS].splitlines()] == [["1", "program 1"], ["2", "program 2"]]
+    assert [json.loads(text)[0] for text in texts[RECORDS].splitlines()] == [0, 1, 0, 1]
+    _database(tmp_path / "work")
+    for name, text in texts.items():
+        (tmp_path / "work" / name).write_text(text)
+    log = METASCHEDULE.read(tmp_path / "work")
+    assert (len(log.entries), log.problems) == (2, [])
+
+
 def test_broken_records_of_metaschedule_are_named_by_their_line(tmp_path: Path) -> None:
     good = [0, [[STEPS, []], [0.1], TARGET, ARGS]]
     log = METASCHEDULE.read(_database(tmp_path / "work", good, [5, good[1]], "[0, [[", {"a": 1}))

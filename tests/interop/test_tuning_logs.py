@@ -169,12 +169,15 @@ def _own(op: str = "conv2d", **more: Any) -> TunedEntry:
 
 def test_entries_of_opmark_become_lines_of_autotvm_or_are_named() -> None:
     stays = _own(configuration={}, implementation="")
-    texts, left_out = AUTOTVM.files([_own(), stays, _own("softmax", params={"shape": [4, 4]})])
+    others = _own(backend="openvino-cpu"), _own(configuration={"metaschedule": "[]"})
+    texts, left_out = AUTOTVM.files([_own(), stays, _own("softmax", params={"shape": [4, 4]}), *others])
     (one,) = [json.loads(text) for text in texts["autotvm.json"].splitlines()]
     assert one["input"][:2] == ["llvm -model=Some_CPU_2.0", "conv2d.tvm"]
     assert one["config"]["entity"] == [["tile_m", "sp", [4, 2]], ["vectorize", "ot", True]]
     assert left_out == [
         "conv2d on tvm-cpu: nothing is faster than the default", "softmax on tvm-cpu: AutoTVM has no task for softmax",
+        "conv2d on openvino-cpu: it is not TVM's",
+        "conv2d on tvm-cpu: its trace is one of MetaSchedule: -f metaschedule",
     ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from opmark.errors import UserError
 from opmark.interop.tuning_logs import (
+    METASCHEDULE_KNOB,
     ForeignTrial,
     backend_of,
     describe_kept,
@@ -32,8 +33,6 @@ from opmark.schema.tuned import TunedEntry
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 _PREFIX = "tvm:"
 _TRACE, _PROGRAM = "trace", "program"
-_KNOB = "metaschedule"
-"""Name under which a configuration that was found here has records: JSON, a list of objects with workload and record."""
 _HINT = "MetaSchedule writes both files into its work_dir"
 
 
@@ -85,7 +84,7 @@ class MetaScheduleFormat:
 
 def _found_here(entry: TunedEntry) -> list[dict[str, Any]]:
     """Return the records that opmark's tuner `evolutionary` or `replay-trace` has left; a model has one per kernel."""
-    found: list[dict[str, Any]] = json.loads(str(entry.configuration.get(_KNOB, "[]")))
+    found: list[dict[str, Any]] = json.loads(str(entry.configuration.get(METASCHEDULE_KNOB, "[]")))
     return found
 
 

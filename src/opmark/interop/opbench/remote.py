@@ -31,7 +31,7 @@ def check_target(options: OpbenchOptions) -> None:
         )
     except subprocess.TimeoutExpired:
         raise UserError(
-            f"--host: nothing that speaks TVM's RPC answers at {options.host}:{options.port} within {options.timeout:g} s",
+            f"--host: {options.host}:{options.port} does not answer as TVM's RPC does within {options.timeout:g} s",
             "a tracker waits for a device of the name --key: `python -m tvm.exec.query_rpc_tracker` lists those it has",
         ) from None
     answer = json.loads(done.stdout or "{}")

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -113,6 +114,16 @@ def test_nobody_at_the_address_of_the_board(tmp_path: Path, key: str) -> None:
         main([*TWO_PRODUCTS, "--host=127.0.0.1", "--port=9", f"--key={key}", f"--output={tmp_path / 'none'}"])
     assert "rpc_server" in (caught.value.hint or "")
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.slow
+def test_something_else_at_the_address_of_the_board(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        where = ["--host=127.0.0.1", f"--port={silent.getsockname()[1]}", "--timeout=1"]
+        with pytest.raises(UserError, match="does not answer as TVM's RPC does within 30 s"):
+            main([*TWO_PRODUCTS, *where, f"--output={tmp_path}"])
 
 
 def test_a_model_without_knobs_costs_neither_the_others_nor_the_files(

@@ -169,12 +169,15 @@ def _own(op: str = "conv2d", **more: Any) -> TunedEntry:
 
 def test_entries_of_opmark_become_lines_of_autotvm_or_are_named() -> None:
     stays = _own(configuration={}, implementation="")
-    texts, left_out = AUTOTVM.files([_own(), stays, _own("softmax", params={"shape": [4, 4]})])
+    others = _own(backend="openvino-cpu"), _own(configuration={"metaschedule": "[]"})
+    texts, left_out = AUTOTVM.files([_own(), stays, _own("softmax", params={"shape": [4, 4]}), *others])
     (one,) = [json.loads(text) for text in texts["autotvm.json"].splitlines()]
     assert one["input"][:2] == ["llvm -model=Some_CPU_2.0", "conv2d.tvm"]
     assert one["config"]["entity"] == [["tile_m", "sp", [4, 2]], ["vectorize", "ot", True]]
     assert left_out == [
         "conv2d on tvm-cpu: nothing is faster than the default", "softmax on tvm-cpu: AutoTVM has no task for softmax",
+        "conv2d on openvino-cpu: it is not TVM's",
+        "conv2d on tvm-cpu: its trace is one of MetaSchedule: -f metaschedule",
     ]  # fmt: skip
 
 
@@ -264,6 +267,21 @@ def test_a_database_of_metaschedule_is_read_and_written_again(tmp_path: Path) ->
     assert json.loads(texts[WORKLOADS]) == ["123", "cHJvZ3JhbQ=="]
     assert json.loads(texts[RECORDS]) == fast
     assert left_out == ["conv2d on tvm-cpu: it has no trace and no program of MetaSchedule"]
+
+
+def test_what_metaschedule_found_here_is_written_for_metaschedule(tmp_path: Path) -> None:
+    """A model has a record for each of its kernels."""
+    pairs = [{"workload": [key, f"program {key}"], "record": [[STEPS, []], [0.1], TARGET, ARGS]} for key in "12"]
+    here = _own("matmul", configuration={"metaschedule": json.dumps(pairs)}, implementation="onnx")
+    texts, left_out = METASCHEDULE.files([here, here])
+    assert not left_out
+    assert [json.loads(text) for text in texts[WORKLOADS].splitlines()] == [["1", "program 1"], ["2", "program 2"]]
+    assert [json.loads(text)[0] for text in texts[RECORDS].splitlines()] == [0, 1, 0, 1]
+    _database(tmp_path / "work")
+    for name, text in texts.items():
+        (tmp_path / "work" / name).write_text(text)
+    log = METASCHEDULE.read(tmp_path / "work")
+    assert (len(log.entries), log.problems) == (2, [])
 
 
 def test_broken_records_of_metaschedule_are_named_by_their_line(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from opmark.errors import UserError
 from opmark.interop.tuning_logs import (
+    METASCHEDULE_KNOB,
     ForeignTrial,
     backend_of,
     describe_kept,
@@ -225,6 +226,10 @@ def record_of_entry(entry: TunedEntry) -> dict[str, Any] | str:
     """Return an entry as a line of AutoTVM's, or why there is none."""
     if entry.default_stays or entry.tuned_seconds is None:
         return "nothing is faster than the default" if entry.default_stays else "it has no time"
+    if entry.backend.partition("-")[0] != "tvm":
+        return "it is not TVM's"
+    if METASCHEDULE_KNOB in entry.configuration:
+        return "its trace is one of MetaSchedule: -f metaschedule"
     args = task_args(entry.op, entry.params)
     if args is None:
         return f"AutoTVM has no task for {entry.op}"

@@ -16,6 +16,7 @@ from typing import Any
 
 from opmark.errors import UserError
 from opmark.interop.tuning_logs import (
+    METASCHEDULE_KNOB,
     ForeignTrial,
     backend_of,
     describe_kept,
@@ -68,20 +69,34 @@ class MetaScheduleFormat:
         programs: dict[str, int] = {}
         workloads, records, left_out = list[str](), list[str](), list[str]()
         for entry in entries:
-            if entry.origin != self.name or _TRACE not in entry.configuration:
+            found = _found_here(entry) if entry.origin != self.name else _read_before(entry)
+            if not found:
                 left_out.append(f"{entry.op} on {entry.backend}: it has no trace and no program of MetaSchedule")
-                continue
-            program = str(entry.configuration[_PROGRAM])
-            if program not in programs:
-                programs[program] = len(programs)
-                workloads.append(json.dumps([entry.params["workload"], program]))
-            record = [
-                json.loads(str(entry.configuration[_TRACE])), [entry.tuned_seconds],
-                json.loads(text_of_target(entry.target)), json.loads(entry.params["args"]),
-            ]  # fmt: skip
-            records.append(json.dumps([programs[program], record]))
+            for one in found:
+                key, program = one["workload"]
+                if program not in programs:
+                    programs[program] = len(programs)
+                    workloads.append(json.dumps([key, program]))
+                records.append(json.dumps([programs[program], one["record"]]))
         texts = {WORKLOADS: workloads, RECORDS: records}
         return {name: "".join(f"{line}\n" for line in lines) for name, lines in texts.items()}, left_out
+
+
+def _found_here(entry: TunedEntry) -> list[dict[str, Any]]:
+    """Return the records that opmark's tuner `evolutionary` or `replay-trace` has left; a model has one per kernel."""
+    found: list[dict[str, Any]] = json.loads(str(entry.configuration.get(METASCHEDULE_KNOB, "[]")))
+    return found
+
+
+def _read_before(entry: TunedEntry) -> list[dict[str, Any]]:
+    """Return the record that an imported entry was made of."""
+    if _TRACE not in entry.configuration:
+        return []
+    record = [
+        json.loads(str(entry.configuration[_TRACE])), [entry.tuned_seconds],
+        json.loads(text_of_target(entry.target)), json.loads(entry.params["args"]),
+    ]  # fmt: skip
+    return [{"workload": [entry.params["workload"], str(entry.configuration[_PROGRAM])], "record": record}]
 
 
 def _parse(line: str) -> Any:

@@ -19,6 +19,9 @@ from opmark.schema.tuned import KnobValue, TunedEntry, TuningTarget
 from opmark.units import count_noun
 
 LONGEST_LINE = 16 << 20
+METASCHEDULE_KNOB = "metaschedule"
+"""Name under which a configuration that MetaSchedule has found here has records: JSON, a list of objects with workload
+and record."""
 
 
 @dataclass(frozen=True)

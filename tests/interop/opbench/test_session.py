@@ -6,12 +6,14 @@ import csv
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ import pytest
 from opmark.errors import UserError
 from opmark.interop.autotvm import AUTOTVM
 from opmark.interop.opbench.command import main
+from opmark.interop.opbench.tuning import OpbenchTuning
 
 pytestmark = [
     pytest.mark.frameworks,
@@ -111,6 +114,45 @@ def test_nobody_at_the_address_of_the_board(tmp_path: Path, key: str) -> None:
         main([*TWO_PRODUCTS, "--host=127.0.0.1", "--port=9", f"--key={key}", f"--output={tmp_path / 'none'}"])
     assert "rpc_server" in (caught.value.hint or "")
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.slow
+def test_something_else_at_the_address_of_the_board(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        where = ["--host=127.0.0.1", f"--port={silent.getsockname()[1]}", "--timeout=1"]
+        with pytest.raises(UserError, match="does not answer as TVM's RPC does within 30 s"):
+            main([*TWO_PRODUCTS, *where, f"--output={tmp_path}"])
+
+
+def test_a_model_without_knobs_costs_neither_the_others_nor_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("opmark.interop.opbench.session.find_tunables", lambda case, info: [])
+    arguments = ["--modelsource=simple", "--modelname=matmul,matmul_matmul_add", *SMALL, "--iftune", "--iftime=false"]
+    assert main([*arguments, f"--output={tmp_path}", f"--db={tmp_path / 'store.db'}"]) == 1
+    out, err = capsys.readouterr()
+    assert err.count("has knobs on tvm-cpu: there is nothing to tune") == 2
+    assert "wrote " in out
+
+
+@pytest.mark.slow
+def test_an_operator_that_no_time_was_left_for_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--modelsource=simple", "--modelname=matmul", *SMALL, "--iftune", "--iftime=false", "--library=none"]
+    where = [f"--output={tmp_path}", f"--db={tmp_path / 'store.db'}"]
+    assert main([*arguments, *where, "--seconds=0.001", "--trials=2", "--processes=4"]) == 1
+    assert "no candidate could be measured" in capsys.readouterr().err
+
+
+def test_a_model_that_could_not_be_measured_has_no_times_after_so_many_trials(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    nothing: Any = None
+    model: Any = SimpleNamespace(name="net")
+    tuning = OpbenchTuning(nothing, nothing, nothing, model, (), {}, found=SimpleNamespace())  # type: ignore[arg-type]
+    assert not tuning.partial(None)
+    assert "net after so many trials: unknown" in capsys.readouterr().err
 
 
 @pytest.mark.slow

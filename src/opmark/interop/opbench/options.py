@@ -62,7 +62,9 @@ def read_options(arguments: list[str]) -> OpbenchOptions:
             "add --iftune true",
         )
     if found["ifpartial"] and not found["iftime"]:
-        raise UserError("--ifpartial needs the time of the model, which --iftime false leaves out", "leave --iftime away")
+        raise UserError(
+            "--ifpartial needs the time of the model, which --iftime false leaves out", "leave --iftime away"
+        )
     return OpbenchOptions(modelnames=names, **{name: value for name, value in found.items() if name != "list"})
 
 

@@ -19,19 +19,20 @@ from opmark.schema import Case
 from opmark.units import count_bytes, count_noun, seconds
 
 _PROCESS = (sys.executable, "-m", "opmark.frameworks.tvm.target_process")
+_START_SECONDS = 30.0
+"""Time for a board to answer at least: TVM takes some of it to start."""
 
 
 def check_target(options: OpbenchOptions) -> None:
     """Raise UserError for a target that TVM does not have, and for a board that does not answer. Without TVM this
     cannot be known: compiling says so."""
     question = json.dumps({**_where(options), "cases": []})
+    limit = max(options.timeout, _START_SECONDS) if options.host else None
     try:
-        done = subprocess.run(
-            _PROCESS, input=question, capture_output=True, text=True, check=False, timeout=options.timeout
-        )
+        done = subprocess.run(_PROCESS, input=question, capture_output=True, text=True, check=False, timeout=limit)
     except subprocess.TimeoutExpired:
         raise UserError(
-            f"--host: nothing that speaks TVM's RPC answers at {options.host}:{options.port} within {options.timeout:g} s",
+            f"--host: {options.host}:{options.port} does not answer as TVM's RPC does within {limit:g} s",
             "a tracker waits for a device of the name --key: `python -m tvm.exec.query_rpc_tracker` lists those it has",
         ) from None
     answer = json.loads(done.stdout or "{}")

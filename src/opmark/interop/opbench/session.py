@@ -13,7 +13,6 @@ from opmark.api.extract import find_operators, model_operators
 from opmark.api.requests import RunRequest, talk
 from opmark.api.run import run_request
 from opmark.catalogue.expansion import cases_of
-from opmark.errors import UserError
 from opmark.interop.opbench.files import ResultFolder
 from opmark.interop.opbench.models import ChosenModel, model_inputs
 from opmark.interop.opbench.operators import (
@@ -98,19 +97,24 @@ class OpbenchSession:
         for model in self.models:
             keys = [one.case for one in kept if model.name in one.models and tunables[one.case]]
             if not keys:
-                raise UserError(
-                    f"no key operator of {model.name} has knobs on {self.info.name}: there is nothing to tune",
-                    "--top 100% keeps all operators",
+                talk(
+                    f"no key operator of {model.name} has knobs on {self.info.name}: there is nothing to tune\n"
+                    "hint: --top 100% keeps all operators"
                 )
+                self.failed = True
+                continue
             folder = ResultFolder(self.options.output, model.name, self.target.name)
             counts = {key: self.counts[key][model.name] for key in keys}
             work = OpbenchTuning(self.options, self.info, folder, model, [self.cases[key] for key in keys], counts)
             if self.options.iftune:
-                work.tune()
+                found = work.tune()
+                # A note has said why no candidate could be measured.
+                searches = [one.search for one in found.cases if one.search is not None]
+                self.failed |= any(search.stopped and not search.tied for search in searches)
             if self.options.ifcompare:
                 self.failed |= not work.compare()
             if self.options.ifpartial:
-                work.partial(self._model_seconds(model, rows))
+                self.failed |= not work.partial(self._model_seconds(model, rows))
             self.folder.written += folder.written
 
     # The operators.

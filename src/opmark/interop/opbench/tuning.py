@@ -9,7 +9,6 @@ from typing import Any
 from opmark.api.ab import ab_request
 from opmark.api.requests import ABRequest, TuneRequest, talk
 from opmark.api.tune import Tuning, tune_request, tuning_view
-from opmark.errors import UserError
 from opmark.interop.autotvm import AUTOTVM
 from opmark.interop.opbench.files import ResultFolder
 from opmark.interop.opbench.models import ChosenModel
@@ -129,12 +128,13 @@ class OpbenchTuning:
 
     # After the first so many trials.
 
-    def partial(self, whole: float | None) -> None:
-        """Write the time of the model with the best of the first trials. It is computed from the times of the
-        operators: the model's, less what its calls of each operator gain."""
+    def partial(self, whole: float | None) -> bool:
+        """Write the time of the model with the best of the first trials, and return whether it is known. It is computed
+        from the times of the operators: the model's, less what its calls of each operator gain."""
         assert self.found is not None
         if whole is None:
-            raise UserError("--ifpartial needs the time of the model, which could not be measured")
+            talk(f"{self.model.name} after so many trials: unknown, since the model could not be measured")
+            return False
         times: dict[int, float | None] = {0: whole}
         for trials in (*(one for one in PARTIAL if one < self.options.trials), self.options.trials):
             gain = 0.0
@@ -148,6 +148,7 @@ class OpbenchTuning:
         self.folder.write_partial(self.options.tuner, times)
         shown = ", ".join(f"{trials}: {_time(one)}" for trials, one in times.items())
         print(f"{self.model.name} after so many trials, computed from the operators: {shown}")
+        return True
 
 
 def _entry(case: Case) -> Entry:

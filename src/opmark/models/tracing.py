@@ -29,7 +29,7 @@ from opmark.plugin.registry import implementations
 from opmark.plugin.registry import operator as find_operator
 from opmark.schema import Entry, ImportProblem, TensorSpec
 from opmark.schema.arguments import canonical, tensors
-from opmark.schema.tensor import DTYPES, IndexValues
+from opmark.schema.tensor import DTYPES, IndexValues, contiguous_strides
 
 _NO_DATA = frozenset({
     "_unsafe_view", "lift_fresh", "_local_scalar_dense", "is_nonzero", "empty", "empty_like", "empty_strided",
@@ -113,9 +113,13 @@ def _described(value: Any) -> Any:
         if dtype not in DTYPES or value.layout != torch.strided:
             raise NotWritable(f"a tensor of {dtype}, {value.layout}")
         usual = {"float": (-1.0, 1.0), "complex": (-1.0, 1.0), "bool": (0, 2)}
-        return TensorSpec(
-            tuple(value.shape), dtype, *usual.get(DTYPES[dtype].kind, (0, 10)), strides=tuple(value.stride())
+        shape = tuple(value.shape)
+        # Along an axis of size 1 any stride will do, and kernels leave different ones: the same call has the same text.
+        strides = tuple(
+            plain if size == 1 else own
+            for size, own, plain in zip(shape, value.stride(), contiguous_strides(shape), strict=True)
         )
+        return TensorSpec(shape, dtype, *usual.get(DTYPES[dtype].kind, (0, 10)), strides=strides)
     if isinstance(value, torch.dtype):
         name = str(value).removeprefix("torch.")
         if name not in DTYPES:

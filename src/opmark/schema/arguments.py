@@ -25,7 +25,7 @@ from math import isfinite, prod
 from typing import Any, NamedTuple
 
 from opmark.errors import InvalidParameter, nearest
-from opmark.schema.tensor import ALPHA, DTYPES, SPREAD, VALUES, IndexValues, TensorSpec, is_float
+from opmark.schema.tensor import ALPHA, DTYPES, SPREAD, VALUES, IndexValues, TensorSpec, contiguous_strides, is_float
 
 _TENSOR = re.compile(
     r"(\(\)|\d+(?:x\d+)*) +([a-z]\w*)(?: +(\S+?)\.\.(\S+))?"
@@ -260,10 +260,7 @@ def _strides(strides: Any, shape: list[int]) -> tuple[int, ...]:
         raise InvalidParameter(
             f"strides: expected {len(shape)} numbers, one per axis, got `{strides}`", "as in 8x64 float32 strides 1x8"
         )
-    usual, step = list[int](), 1
-    for n in reversed(shape):
-        usual.insert(0, step)
-        step *= max(1, n)
+    usual = contiguous_strides(shape)
     same = all(n <= 1 or own == stride for n, own, stride in zip(shape, usual, strides, strict=True))
     return () if same or 0 in shape else tuple(strides)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Literal, NamedTuple
 
@@ -115,6 +115,15 @@ class TensorSpec(Struct, frozen=True):
         if not self.strides or not self.elements:
             return self.elements
         return 1 + sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of a tensor whose elements lie one after the other."""
+    found, step = [], 1
+    for size in reversed(shape):
+        found.append(step)
+        step *= max(1, size)
+    return tuple(reversed(found))
 
 
 # Values that are not independent and uniform, for tensors of whole numbers that are written as data.

@@ -13,9 +13,9 @@ from opmark.models.calls import TorchCall
 from opmark.models.index_bounds import Place, ValueBounds, value_bounds
 from opmark.schema import TensorSpec
 from opmark.schema.arguments import canonical
-from opmark.schema.tensor import DTYPES
+from opmark.schema.tensor import DTYPES, contiguous_strides
 from opmark.traces.chrome import parse_concrete
-from opmark.traces.trace import OpaqueValue, TensorRef, Value, contiguous_strides
+from opmark.traces.trace import OpaqueValue, TensorRef, Value
 
 _SCALAR_TYPES = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32", 7: "float64", 8: "complex32",

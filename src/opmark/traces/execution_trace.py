@@ -27,7 +27,7 @@ from msgspec import Struct
 from opmark.errors import InvalidFile
 from opmark.models.call_schema import split_outside_brackets
 from opmark.schema import ImportProblem
-from opmark.schema.tensor import DTYPES
+from opmark.schema.tensor import DTYPES, contiguous_strides
 from opmark.traces.collectives import (
     ASIDE,
     collective_of_call,
@@ -45,7 +45,6 @@ from opmark.traces.trace import (
     TraceCollective,
     TraceNode,
     Value,
-    contiguous_strides,
     tensors_of,
 )
 from opmark.units import count_noun

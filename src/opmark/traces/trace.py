@@ -5,7 +5,7 @@ Times are in seconds. No framework is imported here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from math import prod
 from typing import Any, Literal, TypeAlias
@@ -185,12 +185,3 @@ def tensors_of(values: list[Value]) -> Iterator[TensorRef]:
             yield value
         elif isinstance(value, list):
             yield from tensors_of(value)
-
-
-def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a tensor whose elements lie one after the other."""
-    found, step = [], 1
-    for size in reversed(shape):
-        found.append(step)
-        step *= max(1, size)
-    return tuple(reversed(found))

@@ -19,8 +19,10 @@ from opmark.api.predict import (
     save_predictor,
     train_from_files,
 )
+from opmark.api.requests import RunRequest
 from opmark.api.result import facts_of, open_store
 from opmark.errors import UserError
+from opmark.prediction.measured import samples_of_figures
 from opmark.schema import Entry
 from opmark.schema.machine import Level, Peaks, findings_key
 
@@ -211,6 +213,9 @@ def test_a_backend_is_learnt_from_what_was_measured_here(
         (("train", "--from", ".", "--budget", "3m"), "--from learns from tables"),
         (("train", "--budget", "soon"), "expected a duration, got `soon`"),
         ((*MATMUL[1:], "--on", "T4", "--quantity", "watts"), "--quantity: expected one of"),
+        (("train", "--quantity", "watts"), "--quantity: expected one of"),
+        (("train", "--budget", "3m", "--quantity", "watts"), "--quantity: expected one of"),
+        (("train", "--backend", "nosuch"), "no backend named `nosuch`"),
         ((*MATMUL[1:], "--on", "T4", "--quantity", "energy"), "no model has learnt the energy of T4"),
     ],
 )
@@ -230,6 +235,17 @@ def test_the_energy_of_several_calls_is_added_up_and_no_launch_hides_it(
     path.write_text("schema: 1\nname: two\ncases:\n- {op: relu, params: {shape: [[512, 512]]}, count: 3}\n")
     (line,) = [one for one in main("predict", str(path), "--on", "T4").err.splitlines() if one.startswith("together")]
     assert line.endswith("J)")
+
+
+def test_energy_is_measured_where_energy_is_to_be_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[RunRequest] = []
+    monkeypatch.setattr("opmark.api.predict.run_request", asked.append)
+    for quantity in (None, "host_time", "energy"):
+        run_entries([Entry("relu", {"shape": [[64, 64]]})], "numpy-cpu", quantity=quantity)
+    assert [tuple(one.quantity) for one in asked] == [(), ("host_time",), ("latency", "energy")]
+    with pytest.raises(UserError, match="the store has no energy of numpy-cpu") as refused:
+        samples_of_figures([], {}, {}, "numpy-cpu", "energy")
+    assert "--quantity energy --budget 10m" in str(refused.value.hint)
 
 
 def test_tables_and_probes_are_of_the_backend_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

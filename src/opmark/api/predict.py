@@ -207,8 +207,7 @@ def find_predictor(
 ) -> Predictor:
     """Return the model of a file; else the user's own for the backend, or for the chip; else the one that ships. What
     torch.compile makes is predicted by the model of torch on that device, unless it has one of its own."""
-    if quantity not in (None, ENERGY, *TIMES):
-        raise InvalidParameter(f"--quantity: expected one of {', '.join((*TIMES, ENERGY))}, got `{quantity}`")
+    _check_quantity(quantity)
     energy = quantity == ENERGY
     if model is not None:
         return load(Path(model))
@@ -238,6 +237,11 @@ def find_predictor(
             f"no model has learnt the energy of {on}", "`opmark predict train --quantity energy` learns from the store"
         )
     return shipped()
+
+
+def _check_quantity(quantity: str | None) -> None:
+    if quantity not in (None, ENERGY, *TIMES):
+        raise InvalidParameter(f"--quantity: expected one of {', '.join((*TIMES, ENERGY))}, got `{quantity}`")
 
 
 def _has_learnt(predictor: Predictor, on: str) -> bool:
@@ -278,7 +282,8 @@ def train_from_store(
     say: Callable[[str], None] = talk,
 ) -> Predictor:
     """Train on the records of a backend in the store."""
-    backend = backend or default_backends()[0]
+    _check_quantity(quantity)
+    backend = find_backend(backend or default_backends()[0]).name
     samples, found = stored_samples(backend, db=db, quantity=quantity, threads=threads)
     return train(samples, f"store, {len(samples)} shapes", backend=backend, quantity=found, seed=seed, say=say)
 
@@ -324,15 +329,18 @@ def measure_for_training(
     *,
     operators: Sequence[str] = (),
     threads: int | None = None,
+    quantity: str | None = None,
     db: PathLike | None = None,
     seed: int = 0,
     say: Callable[[str], None] = talk,
 ) -> int:
-    """Measure cases to learn from until the budget (seconds) is spent; return how many were measured.
+    """Measure cases to learn from until the budget (seconds) is spent; return how many were measured. `quantity`: what
+    is to be learnt, by default times.
 
     Where the store has nothing of the backend, the first shapes are random. Later ones are, of many, those that would
     teach most: far from all that was measured, and of operators that could not be predicted well from their own other
     shapes. Peaks that are not known are measured after the first shapes, which tell the machine."""
+    _check_quantity(quantity)
     backend = backend or default_backends()[0]
     generator = np.random.default_rng(seed)
     info = find_backend(backend)
@@ -351,7 +359,7 @@ def measure_for_training(
                     [float("nan")] * len(candidates), {figures.chip: figures},
                 )  # fmt: skip
                 chosen = choose_entries([entry for entry, _ in candidates], calls, known, _BATCH)
-            run_entries(chosen, backend, db=db, threads=threads, pool=pool)
+            run_entries(chosen, backend, db=db, threads=threads, quantity=quantity, pool=pool)
             count += len(chosen)
             if not _has_peaks(backend, db, threads):
                 say("the peaks of this machine are not known: `opmark calibrate` measures them, beside the budget")
@@ -380,14 +388,17 @@ def run_entries(
     *,
     db: PathLike | None = None,
     threads: int | None = None,
+    quantity: str | None = None,
     pool: WorkerPool | None = None,
 ) -> None:
-    """Measure quickly: times alone, and what other work disturbs is left out rather than measured again."""
+    """Measure quickly: times alone, or energy with them, and what other work disturbs is left out rather than measured
+    again."""
+    quantities = ("latency", ENERGY) if quantity == ENERGY else () if quantity is None else (quantity,)
     workload = Workload(VERSION, LABEL, list(entries))
     run_request(
         RunRequest(workload=workload, backend=[backend], effort="quick", processes=1, label=LABEL, session=LABEL, db=db,
-                   threads=() if threads is None else (threads,), verify=False, retries=0, pool=pool,
-                   say=lambda line: None)
+                   threads=() if threads is None else (threads,), quantity=quantities, verify=False, retries=0,
+                   pool=pool, say=lambda line: None)
     )  # fmt: skip
 
 

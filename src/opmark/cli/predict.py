@@ -133,7 +133,9 @@ def train(
         predictor = train_from_files(tables, backend=backend, source=source, seed=seed)
     else:
         if measure or budget:
-            measure_for_training(backend, budget or 600.0, operators=op or (), threads=threads, db=db, seed=seed)
+            measure_for_training(
+                backend, budget or 600.0, operators=op or (), threads=threads, quantity=quantity, db=db, seed=seed
+            )
         elif op:
             raise InvalidParameter("--op says what to measure", "--budget 10m measures for 10 minutes")
         predictor = train_from_store(backend, db=db, quantity=quantity, threads=threads, seed=seed)

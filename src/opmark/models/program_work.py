@@ -49,7 +49,7 @@ def _sizes(
     func: Any, name: str, args: Any, kwargs: Any, outputs: Any, given: Sequence[Any], made: Sequence[Any]
 ) -> CallSizes:
     flops, written = float(_flops(func, args, kwargs, outputs)), float(sum(map(_extent, made)))
-    read = sum(map(_extent, given))
+    read = float(sum(map(_extent, given)))
     if name in _PICKING | _BAGS:
         table = given[0]
         picked = given[1].numel() * prod(table.shape[1:]) * table.element_size() if name in _BAGS else written

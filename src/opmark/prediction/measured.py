@@ -82,9 +82,12 @@ def samples_of_figures(
     own = [one for one in figures if one.backend == backend and one.status in COUNTED and one.median and not one.load]
     kinds = Counter((one.quantity, one.cache) for one in own if one.quantity in ((quantity,) if quantity else TIMES))
     if not kinds:
+        what = "energy" if quantity == ENERGY else "times"
+        given = f" --quantity {quantity}" if quantity else ""
+        sensor = ", where there is a sensor (RAPL, NVML)" if quantity == ENERGY else ""
         raise UserError(
-            f"the store has no times of {backend} to learn from",
-            f"`opmark predict train --measure --backend {backend} --budget 10m` measures them",
+            f"the store has no {what} of {backend} to learn from",
+            f"`opmark predict train --measure --backend {backend}{given} --budget 10m` measures them{sensor}",
         )
     chosen = min(kinds, key=lambda kind: (-kinds[kind], TIMES.index(kind[0]) if kind[0] in TIMES else 9))
     times: dict[tuple[str, str], list[float]] = {}

@@ -197,6 +197,29 @@ def test_a_child_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert "stopped after 1 s" in run_metaschedule(order, seconds=1)
 
 
+PROGRAM = """
+import sys
+from opmark.frameworks.tvm.tuner import run_metaschedule
+sizes = {"M": 32, "N": 64, "K": 32, "dtype": "float32"}
+order = {"op": "matmul", "params": sizes, "folder": sys.argv[1], "threads": 1, "trials": 1000}
+run_metaschedule(order, 600)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells a child of its parent's end")
+def test_the_child_ends_with_an_opmark_that_is_killed(
+    tmp_path: Path, wait_for: Callable[..., None], alive: Callable[[int], bool]
+) -> None:
+    """It would go on for minutes, on the cores of the command that is started again."""
+    parent = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)])
+    wait_for((tmp_path / "database_workload.json").exists, "the child to begin", 120)
+    (child,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: not alive(int(child)), "the child to end", 20)
+
+
 def test_a_record_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "database_workload.json").write_text('["hash", "module"]\n')
     lines = ["[0,[[[],[]],[0.002],{},[]]]", "[0,[[[],[]],[0.001],{},[]]]", "[0,[[[],[]],[1e10],{},[]]]", "[0,[[["]

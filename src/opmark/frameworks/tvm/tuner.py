@@ -34,7 +34,8 @@ def run_metaschedule(order: dict[str, Any], seconds: float) -> str:
     """Let a child process tune, for so many seconds at most. Return why it stopped early; empty if it did not. The
     folder of the order holds its records."""
     environ = {**os.environ, "TVM_NUM_THREADS": str(order["threads"]), "TVM_BIND_THREADS": "0"}
-    command = [sys.executable, "-m", "opmark.frameworks.tvm.metaschedule"]
+    with_parent = [sys.executable, "-m", "opmark.worker.process_setup"]  # where opmark is killed, the child ends too
+    command = [*with_parent, sys.executable, "-m", "opmark.frameworks.tvm.metaschedule"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environ,
         start_new_session=True,

@@ -451,3 +451,16 @@ def test_a_format_that_can_express_nothing_writes_no_file(tmp_path: Path) -> Non
     import_tuned(write(tmp_path / "log.json", line("conv2d_NCHWc.x86", CONV, TILED, [0.001])), db=db)
     count, left_out = export_tuned(tmp_path / "out", format="metaschedule", db=db)
     assert (count, len(left_out), (tmp_path / "out").exists()) == (0, 1, False)
+
+
+def test_names_in_imported_entries_do_not_lead_out_of_the_folder_of_an_export(tmp_path: Path) -> None:
+    cache, own, db = tmp_path / "mine.autotune.json", tmp_path / "own.json", tmp_path / "store.db"
+    config = {"kwargs": {"BLOCK": 64}, "num_warps": 4, "num_ctas": 1, "num_stages": 3}
+    cache.write_text(json.dumps({"key": ["1024"], "configs_timings": [[config, [0.01, 0.01, 0.01]]]}))
+    import_tuned(cache, db=tmp_path / "first.db")
+    export_tuned(own, db=tmp_path / "first.db")
+    own.write_text(own.read_text().replace("triton:mine", "triton:../../mine"))
+    assert import_tuned(own, db=db).new == 1
+    with pytest.raises(UserError, match="outside of"):
+        export_tuned(tmp_path / "out", format="triton", db=db)
+    assert sorted(tmp_path.glob("mine*")) == [cache]

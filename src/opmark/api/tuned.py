@@ -78,6 +78,11 @@ def export_tuned(
     several = len(texts) != 1 or any("/" in name for name in texts)
     for name, text in texts.items():
         path = Path(output) / name if several else Path(output)
+        # Names come from entries, and entries from files of others.
+        if several and not path.resolve().is_relative_to(Path(output).resolve()):
+            raise UserError(
+                f"an entry would be written to `{name}`, outside of {output}", "`opmark tuned` lists entries"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return len(entries) - len(left_out), list(left_out)

@@ -75,8 +75,8 @@ def regimes(
 def update(calls: Regimes, probes: Regimes, residuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation of log time, relative to the mean function, given the probes' residuals.
 
-    Where each probe surprises the others, a chip is less predictable than the prior says, and the deviation grows; where
-    they agree, it shrinks. Each probe is predicted by the others for this."""
+    Each probe is predicted by the others: where these surprise, a chip is less predictable than the prior says, and the
+    deviation grows; where they agree, it shrinks."""
     inverse = np.linalg.inv(probes.covariance(probes) + NOISE**2 * np.eye(len(residuals)))
     cross = calls.covariance(probes)
     variance = np.maximum(calls.variance() - ((cross @ inverse) * cross).sum(1), 0)

@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--part", choices=("across", "within", "both", "models"), default="both",
                         help="models: whole models on this CPU, predicted and measured; needs no folder")  # fmt: skip
     parser.add_argument("--rows", type=int, default=TrainingEffort.rows, help="most shapes of a GPU to train with")
-    parser.add_argument("--within-rows", type=int, default=8000, help="the same, within one GPU")
+    parser.add_argument("--within-rows", type=int, default=20000, help="the same, within one GPU")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that train at once")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", choices=("cpu", "cuda"), help="measure on this device instead of reading tables")

@@ -112,6 +112,31 @@ def test_a_chip_that_demands_more_power_than_it_has_is_expected_to_compute_slowe
     assert (hungry > fed + 0.2)[computing].all()
 
 
+def test_a_chip_whose_figures_are_nearly_those_of_a_known_one_is_predicted_as_that_one(
+    model: ClassModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = measured("d", 200, 46)
+    samples.chips = {**CHIPS, "twin": replace(CHIPS["d"], bandwidth=1.1 * CHIPS["d"].bandwidth)}
+    samples.device[:] = "twin"
+    as_twin = mape(predict_class(model, samples)[0], samples)
+    assert model.nearness(samples).argmax() == list(model.own).index("d")
+    assert model.nearness(measured("e", 1, 47)).max() < 0.2
+    later = measured("d", 1, 48)
+    later.chips = {**CHIPS, "d": replace(CHIPS["d"], process=7.0)}
+    assert not model.nearness(later).any()
+    monkeypatch.setattr(ClassModel, "nearness", lambda self, samples: np.full(len(self.own), 1e-9))
+    assert as_twin < 0.9 * mape(predict_class(model, samples)[0], samples)
+
+
+def test_probes_that_surprise_each_other_widen_the_interval_and_ten_that_agree_narrow_it_little() -> None:
+    sizes = np.random.default_rng(0).normal(size=(10, 2))
+    calls = regimes(np.full(10, 1e-3), np.full(10, 1e-5), np.ones(10), sizes, np.zeros((10, 1)),
+                    np.asarray(["matmul"] * 10, dtype=object))  # fmt: skip
+    deviations = [update(calls, calls, size * np.resize([1.0, -1.0], 10))[1].mean() for size in (0.0, 0.1, 0.6)]
+    assert deviations[0] < deviations[1] < deviations[2]
+    assert deviations[0] > 0.75 * deviations[1]
+
+
 def test_a_probe_of_a_small_call_tells_most_about_its_own_operator() -> None:
     sizes = np.zeros((3, 2))
     calls = regimes(np.full(3, 1e-7), np.full(3, 1e-5), np.zeros(3), sizes, np.zeros((3, 1)),

@@ -11,7 +11,7 @@ from opmark.errors import UserError
 from opmark.prediction.features import CHIP_FEATURES, balance, features, size_axes
 from opmark.prediction.forest import EMPTY, Forest, grow_forest
 from opmark.prediction.kernel import NOISE, Regimes, most_informative, regimes, update
-from opmark.prediction.samples import Samples
+from opmark.prediction.samples import ChipFigures, Samples
 from opmark.prediction.smooth import Smooth, fit_smooth
 
 COVERAGE = 0.9
@@ -19,6 +19,10 @@ MARGIN = 1.15
 """Intervals for unseen chips are wider by this than the worst chip of the training data needed: there are few chips."""
 PROBES = 10
 """Number of probes that intervals after probing are calibrated with."""
+_PROBE_SETS = 3
+"""Sets of probes of each chip that is left out: one set may happen to suit the chip."""
+_CANDIDATES = 400
+"""Number of calls that each set is chosen from."""
 FEWEST = 30
 """Fewest shapes of a class on a chip that a model is trained with."""
 FEWEST_CHIPS = 3
@@ -106,21 +110,35 @@ class ClassModel:
     def expect_unseen(self, samples: Samples) -> tuple[np.ndarray, Regimes]:
         """Return log time on a chip that is not in the training data, and what the kernel needs."""
         floor = self.floor_of(samples, unseen=True)
-        views, own = self.views(samples, floor)
+        views, own, sustained = self.views(samples, floor)
         ratio = views @ np.asarray(self.blend)
+        near = self.nearness(samples)
+        if near.any():
+            ratio += near.max() * (sustained @ (near / near.sum()) - ratio)
         found = self.regimes_of(samples, floor, own - ratio[:, None])
         return ratio + np.log(samples.roofline + floor), found
 
-    def views(self, samples: Samples, floor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the three columns that are blended for an unseen chip, and what each chip's own forest says; all
-        relative to roofline and floor. Power limits how much of its peak rate a chip sustains."""
+    def nearness(self, samples: Samples) -> np.ndarray:
+        """Return, for each chip of the training data, how much the chip of these samples is like it: 1 if all figures
+        are the same, 0.6 half an octave away, 0 for another generation. An A100 with faster memory is predicted as the
+        A100 that was measured."""
+        here = samples.chips[str(samples.device[0])]
+        chips = [self.reference.chips[chip] for chip in self.own]
+        squares = np.asarray([((_octaves(chip) - _octaves(here)) ** 2).sum() for chip in chips])
+        return np.where([chip.process == here.process for chip in chips], np.exp(-2 * squares), 0.0)
+
+    def views(self, samples: Samples, floor: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the three columns that are blended for an unseen chip, what each chip's own forest says, and what that
+        says of a chip with this one's power; all relative to roofline and floor. Power limits how much of its peak rate
+        a chip sustains."""
         matrix = self.matrix(samples)
         own = np.stack([forest.predict(self.own_columns(matrix)) for forest in self.own.values()], 1)
         demands = [self.reference.chips[chip].power_demand for chip in self.own]
         throttled = np.stack([_throttled(samples, floor, demand) for demand in demands], 1)
         here = _throttled(samples, floor, samples.of_chip("power_demand"))
         sustained = own + np.log(here[:, None] / throttled)
-        return np.stack([self.pooled.predict(matrix), np.median(own, 1), sustained.mean(1)], 1), own
+        blended = np.stack([self.pooled.predict(matrix), np.median(own, 1), sustained.mean(1)], 1)
+        return blended, own, sustained
 
     def expect_known(self, samples: Samples) -> np.ndarray:
         """Return log time on chips of the training data."""
@@ -261,7 +279,8 @@ def _calibrate_unseen(
 ) -> None:  # fmt: skip
     """Leave each chip out in turn: choose the blend, and the widths that the worst chip needs. `part` was trained with
     the shapes of `training` alone."""
-    parts: list[tuple[ClassModel, Samples, Samples]] = []
+    parts: list[tuple[ClassModel, Samples, list[Samples]]] = []
+    generator = np.random.default_rng(seed)
     target, matrix = part.target(training), part.matrix(training)
     for chip in sorted(model.own):
         rows = training.device != chip
@@ -270,12 +289,13 @@ def _calibrate_unseen(
             part, pooled=pooled, floors={name: found for name, found in part.floors.items() if name != chip},
             own={name: forest for name, forest in part.own.items() if name != chip},
         )  # fmt: skip
-        probes = training.take(np.flatnonzero(training.device == chip)[:400])
-        parts.append((without, calibration.take(calibration.device == chip), probes))
+        order = generator.permutation(np.flatnonzero(training.device == chip))[: _PROBE_SETS * _CANDIDATES]
+        candidates = [training.take(one) for one in np.array_split(order, _PROBE_SETS)]
+        parts.append((without, calibration.take(calibration.device == chip), candidates))
     errors: dict[tuple[float, float, float], list[float]] = {blend: [] for blend in _BLENDS}
     for without, here, _ in parts:
         floor = without.floor_of(here, unseen=True)
-        views, _ = without.views(here, floor)
+        views, _, _ = without.views(here, floor)
         for blend in _BLENDS:
             expected = np.exp(views @ np.asarray(blend)) * (here.roofline + floor)
             errors[blend].append(float(np.abs(expected / here.seconds - 1).mean()))
@@ -285,16 +305,22 @@ def _calibrate_unseen(
     first, second, third = (float(weight) for weight in near @ np.asarray(_BLENDS) / near.sum())
     model.blend = (first, second, third)
     unseen, probed = [], []
-    for without, here, probes in parts:
+    for without, here, candidates in parts:
         without.blend = model.blend
         expected, found = without.expect_unseen(here)
-        deviation = np.sqrt(found.variance() + NOISE**2)
-        unseen.append(_conformal(np.abs(np.log(here.seconds) - expected) / deviation))
-        at_probes, regimes_of_probes = without.expect_unseen(probes)
-        chosen = np.asarray(most_informative(regimes_of_probes, PROBES))
-        shift, deviation = update(found, regimes_of_probes.take(chosen), (np.log(probes.seconds) - at_probes)[chosen])
-        probed.append(_conformal(np.abs(np.log(here.seconds) - expected - shift) / deviation))
+        residuals, deviation = np.log(here.seconds) - expected, np.sqrt(found.variance() + NOISE**2)
+        unseen.append(_conformal(np.abs(residuals) / deviation))
+        for candidate in candidates:
+            probes = candidate.take(without.candidates(candidate))
+            at_probes, regimes_of_probes = without.expect_unseen(probes)
+            shift, deviation = update(found, regimes_of_probes, np.log(probes.seconds) - at_probes)
+            probed.append(_conformal(np.abs(residuals - shift) / deviation))
     model.unseen, model.probed = MARGIN * max(unseen), MARGIN * max(probed)
+
+
+def _octaves(chip: ChipFigures) -> np.ndarray:
+    """Return the figures by which chips of a generation differ, as logarithms; of power, how much throttles them."""
+    return np.log2([chip.flops, chip.bandwidth, chip.multiprocessors, max(chip.power_demand, 1.0)])
 
 
 def _throttled(samples: Samples, floor: np.ndarray, demand: np.ndarray | float) -> np.ndarray:

@@ -22,8 +22,9 @@ _RESEMBLANCE = 0.3
 _SMOOTH = 0.12
 NOISE = 0.1
 """Relative spread of what no chip effect explains."""
-LEAST_SURPRISE = 0.7
-"""Ten probes that happen to agree do not make a chip much more predictable than others."""
+_PRIOR_PROBES = 20
+"""How many probes the prior deviations count as much as, when probes say how predictable a chip is: how far ten probes
+surprise each other is mostly luck of the draw."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +75,15 @@ def regimes(
 def update(calls: Regimes, probes: Regimes, residuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation of log time, relative to the mean function, given the probes' residuals.
 
-    A chip that each probe of which surprises the others is less predictable than the prior says: the deviation grows by
-    how much, from each probe predicted by the others."""
+    Each probe is predicted by the others: where these surprise, a chip is less predictable than the prior says, and the
+    deviation grows; where they agree, it shrinks."""
     inverse = np.linalg.inv(probes.covariance(probes) + NOISE**2 * np.eye(len(residuals)))
     cross = calls.covariance(probes)
     variance = np.maximum(calls.variance() - ((cross @ inverse) * cross).sum(1), 0)
     weights = inverse @ residuals
-    surprise = np.sqrt((weights**2 / np.diag(inverse)).mean())
-    return cross @ weights, np.sqrt(variance + NOISE**2) * max(float(surprise), LEAST_SURPRISE)
+    surprises = weights**2 / np.diag(inverse)
+    scale = np.sqrt((_PRIOR_PROBES + surprises.sum()) / (_PRIOR_PROBES + len(surprises)))
+    return cross @ weights, np.sqrt(variance + NOISE**2) * scale
 
 
 def most_informative(candidates: Regimes, count: int) -> list[int]:

@@ -26,7 +26,7 @@ from opmark.prediction.readers import hash_of
 from opmark.prediction.samples import NEAR_ROWS, ROWS, ChipFigures, Samples, class_of, join_samples
 from opmark.prediction.smooth import Smooth
 
-VERSION = 3
+VERSION = 4
 FAR = 2.0
 """Octaves outside of the training data, of a size or of a chip's figure, from which a prediction is refused."""
 LEAST_WIDTH = 2.0

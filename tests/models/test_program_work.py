@@ -19,8 +19,9 @@ def test_a_convolution_reads_the_channels_of_a_group(function: str, weight: tupl
     call = getattr(torch.nn.functional, function)
     image, filters = torch.ones(2, 8, 5, 5), torch.ones(weight)
     with torch.no_grad(), WorkRecorder() as recorder:
-        made = call(image, filters, groups=2)
+        made = call(image, filters, stride=2, groups=2)
     ((_, sizes, dtype),) = recorder.work
+    assert sizes.stride == (2 if function == "conv2d" else 0.5)
     assert (sizes.operator, sizes.batch, sizes.n, sizes.image) == ("conv2d", 2, 6, made.shape[2])
     assert (sizes.channels, sizes.k, dtype) == (channels, channels * 9, "float32")
     assert sizes.written == 4 * made.numel()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from opmark.errors import UserError
 from opmark.plugin.registry import operator as find_operator
-from opmark.prediction.measured import FAMILIES, choose_entries, random_calls
-from opmark.prediction.samples import ChipFigures, Samples, class_of, samples_of
-from opmark.schema import Entry
+from opmark.prediction.features import features
+from opmark.prediction.measured import FAMILIES, choose_entries, entry_of, random_calls
+from opmark.prediction.samples import ChipFigures, Samples, class_of, samples_of, sizes_of_case
+from opmark.schema import Case, Entry
 from opmark.schema.call_sizes import CallSizes
 
 CHIP = ChipFigures("a", 5e12, 2e11, 20, 4e6, 200.0, 1.4e9, 12.0)
@@ -30,6 +35,38 @@ def test_every_family_gets_sizes_that_it_accepts_and_that_can_be_measured_quickl
         operator.check_rules(operator.complete(entry.params))
         assert sizes.flops <= 2e9
         assert sizes.nbytes <= 6.4e7
+
+
+def sizes_of_conv2d(params: Mapping[str, Any]) -> CallSizes:
+    conv2d = find_operator("conv2d")
+    found = sizes_of_case(conv2d, Case.of("conv2d", conv2d.complete(params), "forward"))
+    assert found
+    return found
+
+
+def test_a_convolution_that_is_asked_for_again_has_the_same_sizes() -> None:
+    drawn = [sizes for _, sizes in random_calls(60, np.random.default_rng(8), ["conv2d"])]
+    samples = samples_of(drawn, ["a"] * 60, [np.nan] * 60, {"a": CHIP})
+    assert {(one.stride, one.k / one.channels) for one in drawn} >= {(1, 1), (2, 1), (1, 9), (2, 9), (1, 25)}
+    for row, sizes in enumerate(drawn):
+        again = sizes_of_conv2d(entry_of(samples, row).params)
+        # A stride of 2 may leave out a last line of the image that is read.
+        assert again.nbytes == sizes.nbytes or (again.nbytes < sizes.nbytes and sizes.stride == 2)
+        assert replace(again, nbytes=sizes.nbytes) == sizes
+
+
+def test_features_tell_which_code_computes_a_convolution() -> None:
+    small = {"batch": 4, "in_channels": 12, "out_channels": 20, "image": [9, 9], "kernel": [1, 1], "padding": 0}
+    changes: list[dict[str, Any]] = [{}, {"stride": 2}, {"batch": 16}, {"kernel": [3, 3], "padding": 1}]
+    calls = [sizes_of_conv2d({**small, **change}) for change in changes]
+    samples = samples_of(calls, ["a"] * 4, [np.nan] * 4, {"a": CHIP})
+    matrix, names = features("conv", samples, np.zeros(4))
+    column = dict(zip(names, matrix.T, strict=True))
+    assert column["pointwise_of_few_images"].tolist() == [1, 0, 0, 0]
+    assert column["stride"].tolist() == [1, 2, 1, 1]
+    # Of 16 channels that are read, 12 are there, and of 32 that are written 20.
+    wasted = column["blocks_of_16"] - np.log2(samples.flops / samples.roofline)
+    assert wasted == pytest.approx(np.log2(16 / 12 * 32 / 20), abs=1e-5)
 
 
 def test_the_same_seed_draws_the_same_shapes() -> None:

@@ -63,7 +63,7 @@ def _sizes(
         channels = weight[0] // groups if transposed else weight[1]
         return CallSizes(
             "conv2d", out[0], out[0] * out[2] * out[3], out[1], channels * prod(weight[2:]), image=out[2],
-            channels=channels, **work,
+            channels=channels, stride=1 / args[3][0] if transposed else args[3][0], **work,
         )  # fmt: skip
     path = call_path(f"{func._schema.name}.{func._overloadname}")
     return CallSizes(path, 1, max(1.0, work["nbytes"] / 4 / _ROW), _ROW, 1, **work)

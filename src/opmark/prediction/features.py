@@ -26,7 +26,7 @@ def features(kind: str, samples: Samples, codes: np.ndarray) -> tuple[np.ndarray
         columns |= {
             "rows": _log2(samples.m), "columns": _log2(samples.n), "elements": _log2(elements),
             "rows_per_unit": _log2(samples.m / units), "elements_per_unit": _log2(elements / units),
-            "full_blocks": samples.n / (np.ceil(samples.n / 1024) * 1024), "aligned_n": _alignment(samples.n),
+            "full_blocks": _filled(samples.n, 1024), "aligned_n": _alignment(samples.n),
             "written": _log2(samples.written + 1), "written_share": samples.written / samples.nbytes,
             **{f"number_{place}": column for place, column in enumerate(_log_numbers(samples).T)},
         }  # fmt: skip
@@ -34,7 +34,7 @@ def features(kind: str, samples: Samples, codes: np.ndarray) -> tuple[np.ndarray
         columns |= _product_features(samples, units)
         if kind == CONVOLUTION:
             columns |= {
-                "window": samples.k / samples.channels, "stride": _stride(samples),
+                **_code_of_convolution(samples), "stride": samples.stride,
                 "image": samples.image, "channels": _log2(samples.channels), "images": _log2(samples.batch),
                 "tiles_2": (np.ceil(samples.image / 2) * 2 / samples.image) ** 2,
                 "tiles_4": (np.ceil(samples.image / 4) * 4 / samples.image) ** 2,
@@ -83,10 +83,27 @@ def _log_numbers(samples: Samples) -> np.ndarray:
     return np.asarray(np.sign(samples.numbers) * np.log2(1 + np.abs(samples.numbers)))
 
 
-def _stride(samples: Samples) -> np.ndarray:
-    """Return how much larger the image that a convolution reads is than the one that it writes."""
-    read = samples.nbytes - samples.written - 4 * samples.n * samples.k
-    return np.asarray(np.sqrt(np.maximum(read / (4 * samples.channels * samples.m), 0)))
+def _code_of_convolution(samples: Samples) -> dict[str, np.ndarray]:
+    """Return what decides which code computes a convolution, and how full its blocks of channels are. On processors
+    torch leaves to oneDNN, which begins with tens of microseconds of work of its own, all but pointwise convolutions of
+    few images and small single images."""
+    window = samples.k / samples.channels
+    pointwise = (window < 1.5) & (samples.stride == 1)
+    elements = samples.batch * samples.channels * (samples.image * samples.stride) ** 2
+    columns = {
+        "window": window, "pointwise_of_few_images": (pointwise & (samples.batch < 16)).astype(float),
+        "small_image": ((samples.batch < 2) & (window < 16) & (elements <= 20480)).astype(float),
+        "out_blocks_of_16": _log2(samples.flops / samples.roofline / _filled(samples.n, 16)),
+    }  # fmt: skip
+    for width in (8, 16):
+        both = _filled(samples.n, width) * _filled(samples.channels, width)
+        columns[f"blocks_of_{width}"] = _log2(samples.flops / samples.roofline / both)
+    return columns
+
+
+def _filled(sizes: np.ndarray, width: int) -> np.ndarray:
+    """Return which share of whole blocks sizes fill."""
+    return np.asarray(sizes / (np.ceil(sizes / width) * width))
 
 
 def _product_features(samples: Samples, units: np.ndarray) -> dict[str, np.ndarray]:

@@ -157,8 +157,10 @@ def entry_of(samples: Samples, row: int) -> Entry:
     elif kind == BATCHED:
         params = {"B": batch, "M": m, "N": n, "K": k}
     elif kind == CONVOLUTION:
-        image = int(samples.image[row])
-        params = {"batch": batch, "in_channels": int(samples.channels[row]), "image": [image, image], "out_channels": n}
+        channels, stride = int(samples.channels[row]), int(samples.stride[row])
+        image, side = (int(samples.image[row]) - 1) * stride + 1, round((k / channels) ** 0.5)
+        params = {"batch": batch, "in_channels": channels, "image": [image, image], "out_channels": n,
+                  "kernel": [side, side], "stride": stride, "padding": side // 2}  # fmt: skip
     else:
         params = {"shape": [m, n]}
         if second:

@@ -142,7 +142,7 @@ def _call(row: dict[str, str]) -> CallSizes:
         moved = 4.0 * (images * channels * image**2 + windows * out + out * elements)
         return CallSizes(
             "conv2d", images, windows, out, elements, 2.0 * windows * out * elements, moved, height, channels,
-            4.0 * windows * out,
+            4.0 * windows * out, stride=stride,
         )  # fmt: skip
     if "rows" in row:
         name = row["op"]

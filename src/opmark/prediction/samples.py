@@ -112,6 +112,8 @@ class Samples:
     """Height of the output of a convolution; 1 elsewhere."""
     channels: np.ndarray
     """Channels that a convolution reads; 1 elsewhere."""
+    stride: np.ndarray
+    """Stride of a convolution's windows; 1 elsewhere."""
     numbers: np.ndarray
     """A row of NUMBERS for each call: the parameters of the operator in its order, without shapes of data; then 0."""
     flops: np.ndarray
@@ -154,7 +156,7 @@ class Samples:
     @property
     def shape_keys(self) -> np.ndarray:
         """The same number for the same operator and sizes, whatever device."""
-        columns = (self.operator, self.batch, self.m, self.n, self.k, self.image, self.channels,
+        columns = (self.operator, self.batch, self.m, self.n, self.k, self.image, self.channels, self.stride,
                    map(bytes, self.numbers))  # fmt: skip
         keys: dict[Any, int] = {}
         return np.asarray([keys.setdefault(key, len(keys)) for key in zip(*columns, strict=True)])
@@ -197,7 +199,7 @@ def sizes_of_case(operator: Operator, case: Case, cost: Cost | None = None) -> C
         channels = params["in_channels"] / params["groups"]
         windows, elements = params["batch"] * height * width, channels * prod(params["kernel"])
         return CallSizes(name, params["batch"], windows, params["out_channels"], elements, *work, height,
-                         channels, written)  # fmt: skip
+                         channels, written, stride=params["stride"])  # fmt: skip
     if operator.foreign:
         return CallSizes(name, 1, max(1.0, cost.bytes_moved / 4096), 1024, 1, *work, written=written)
     largest = max(operator.inputs(params).values(), key=lambda tensor: tensor.nbytes, default=None)
@@ -237,7 +239,7 @@ def samples_of(
 
     made = Samples(
         np.asarray([call.operator for call in calls], dtype=object), column("batch"), column("m"), column("n"),
-        column("k"), column("image"), column("channels"),
+        column("k"), column("image"), column("channels"), column("stride"),
         np.asarray([(*call.numbers, *(0.0,) * (NUMBERS - len(call.numbers))) for call in calls], dtype=float),
         column("flops"), column("nbytes"), column("written"),
         np.asarray(devices, dtype=object), np.asarray(list(seconds), dtype=float), np.zeros(len(calls)), dict(chips),

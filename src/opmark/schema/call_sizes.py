@@ -21,6 +21,8 @@ class CallSizes(Struct, frozen=True):
     channels: float = 1.0
     written: float = 0.0
     numbers: tuple[float, ...] = ()
+    stride: float = 1.0
+    """Of the windows of a convolution; below 1 for a transposed one."""
 
 
 class CalledOperator(Struct, frozen=True):

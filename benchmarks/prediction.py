@@ -20,8 +20,10 @@ from opmark.prediction.readers import drift_of, read_tables, tables_in, without_
 from opmark.prediction.samples import CLASSES, Samples, class_of
 
 _TESTED = 0.2
-_RANDOM_DRAWS = 3
+_POOLS = 5
+"""Errors with probes are means over as many draws: one says little about the next."""
 _POOL = 400
+"""Shapes of a GPU of which the probes are chosen."""
 
 
 def mape(predicted: np.ndarray, measured: np.ndarray) -> float:
@@ -45,25 +47,26 @@ def leave_one_out(
     late = samples.take(here & tested)
     test = without_drift(late, drift[here & tested], say=_silent)
     measured = test.seconds
-    chosen = generator.permutation(np.flatnonzero(here & ~tested))
-    pool = without_drift(samples.take(chosen), drift[chosen], say=_silent).take(slice(_POOL))
-    designed = pool.take(model.candidates(pool))
-    row: dict[str, object] = {"class": kind, "chip": chip}
-    for name, probes in {"": None, " probes": designed}.items():
-        seconds, low, high = predict_class(model, test, probes)
-        row |= {
-            f"error{name}": mape(seconds, measured), f"cover{name}": covered(low, high, measured),
-            f"width{name}": float(np.median(high / low)),
-            f"kept{name}": mape(predict_class(model, late, probes)[0], late.seconds),
-        }  # fmt: skip
-    draws = [pool.take(generator.choice(len(pool), PROBES, replace=False)) for _ in range(_RANDOM_DRAWS)]
-    answers = [predict_class(model, test, draw) for draw in draws]
-    row |= {
-        "random": float(np.mean([mape(answer[0], measured) for answer in answers])),
-        "cover random": float(np.mean([covered(answer[1], answer[2], measured) for answer in answers])),
-        "roofline": mape(test.roofline, measured), "neighbour": mape(model.neighbour(test), measured),
-        "blend": model.blend,
+    others = generator.permutation(np.flatnonzero(here & ~tested))
+    pools = [
+        without_drift(samples.take(rows), drift[rows], say=_silent)
+        for rows in np.array_split(others[: _POOL * _POOLS], _POOLS)
+    ]
+    designed = [pool.take(model.candidates(pool)) for pool in pools]
+    drawn = [pool.take(slice(PROBES)) for pool in pools]  # the order of a pool is random
+    row: dict[str, object] = {
+        "class": kind, "chip": chip, "roofline": mape(test.roofline, measured),
+        "neighbour": mape(model.neighbour(test), measured), "blend": model.blend,
     }  # fmt: skip
+    for name, sets in {"": [None], " probes": designed, " random": drawn}.items():
+        answers = [predict_class(model, test, probes) for probes in sets]
+        row |= {
+            f"error{name}": float(np.mean([mape(seconds, measured) for seconds, _, _ in answers])),
+            f"cover{name}": float(np.mean([covered(low, high, measured) for _, low, high in answers])),
+            f"width{name}": float(np.mean([np.median(high / low) for _, low, high in answers])),
+            f"kept{name}": float(np.mean([mape(predict_class(model, late, probes)[0], late.seconds)
+                                          for probes in sets])),
+        }  # fmt: skip
     print(row, flush=True)
     return row
 
@@ -161,7 +164,7 @@ def main() -> None:
         inside = [one.result() for one in inside_waiting]
     if across:
         print(table(across, {
-            "error": "zero-shot", "error probes": "10 probes", "random": "10 random", "cover": "covered",
+            "error": "zero-shot", "error probes": "10 probes", "error random": "10 random", "cover": "covered",
             "cover probes": "covered, probes", "width": "high/low", "width probes": "high/low, probes",
             "kept": "zero-shot, drift kept", "kept probes": "10 probes, drift kept",
             "roofline": "roofline", "neighbour": "neighbour",

@@ -93,11 +93,11 @@ def _code_of_convolution(samples: Samples) -> dict[str, np.ndarray]:
     columns = {
         "window": window, "pointwise_of_few_images": (pointwise & (samples.batch < 16)).astype(float),
         "small_image": ((samples.batch < 2) & (window < 16) & (elements <= 20480)).astype(float),
-        "out_blocks_of_16": _log2(samples.flops / samples.roofline / _filled(samples.n, 16)),
+        "out_blocks_of_16": _filled(samples.n, 16),
     }  # fmt: skip
     for width in (8, 16):
         both = _filled(samples.n, width) * _filled(samples.channels, width)
-        columns[f"blocks_of_{width}"] = _log2(samples.flops / samples.roofline / both)
+        columns[f"blocks_of_{width}"] = both
     return columns
 
 

@@ -22,7 +22,7 @@ class CallSizes(Struct, frozen=True):
     written: float = 0.0
     numbers: tuple[float, ...] = ()
     stride: float = 1.0
-    """Of the windows of a convolution; below 1 for a transposed one."""
+    """Stride of the windows of a convolution; below 1 for a transposed one."""
 
 
 class CalledOperator(Struct, frozen=True):

@@ -41,6 +41,9 @@ class Conditions(Struct, frozen=True):
     """Number of cores that other processes kept busy."""
     steal: float | None = None
     """Share of the time that the hypervisor gave to other virtual machines."""
+    waited: float | None = None
+    """Seconds for which threads of the process could have run and had no core, all together; None if the system does
+    not tell."""
 
     @property
     def clocks(self) -> list[float]:

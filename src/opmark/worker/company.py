@@ -60,6 +60,7 @@ class _Samples:
             highest_clock=max((one.highest_clock for one in self.conditions if one.highest_clock), default=None),
             elapsed=total,
             switches=sum(one.switches for one in self.conditions),
+            waited=sum(waits) if (waits := [one.waited for one in self.conditions if one.waited is not None]) else None,
             load=first.load,
             others=max(0.0, sum(value * own for value, own in others) / sum(own for _, own in others) - busy_cores)
             if others

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -222,6 +223,20 @@ def test_counters_of_coarse_steps_say_nothing_of_a_short_time(
 def test_counters_that_stand_still_say_nothing(counted: Callable[..., Any]) -> None:
     found = counted(1.0)
     assert (found.others, found.steal) == (None, None)
+
+
+def test_threads_that_wait_for_a_core_are_counted_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for thread, nanoseconds in (("1", 200_000_000), ("2", 50_000_000)):
+        (tmp_path / thread).mkdir()
+        (tmp_path / thread / "schedstat").write_text(f"900 {nanoseconds} 7\n")
+    monkeypatch.setattr(instruments, "_TASKS", tmp_path)
+    monitor = ConditionsMonitor(None)
+    monitor.begin()
+    (tmp_path / "2" / "schedstat").write_text("950 350000000 9\n")
+    (tmp_path / "3").mkdir()  # a thread that has just ended
+    assert monitor.end(1).waited == pytest.approx(0.3)
+    monkeypatch.setattr(instruments, "_TASKS", tmp_path / "none")
+    assert monitor.end(1).waited is None
 
 
 def test_switches_are_counted_from_the_beginning_and_the_load_is_that_of_the_end(counted: Callable[..., Any]) -> None:

@@ -154,6 +154,13 @@ def test_long_samples_may_be_interrupted_for_a_twentieth_of_their_time(switches:
     assert codes(elapsed=30.0, conditions=Conditions(switches=switches)) == expected
 
 
+@pytest.mark.parametrize(("waited", "expected"), [(1.49, []), (1.51, ["preempted"])])
+def test_what_was_lost_is_the_time_that_threads_have_waited_where_it_is_known(
+    waited: float, expected: list[str]
+) -> None:
+    assert codes(elapsed=30.0, conditions=Conditions(switches=2000, waited=waited)) == expected
+
+
 def test_what_is_the_schedulers_is_doubted_for_nothing_else() -> None:
     worst = Conditions(switches=100, load=1e6, others=9.0, steal=0.5)
     assert codes(elapsed=10.0, conditions=worst, stop="budget", settled=False, lost=3, overhead=1.0) == ["preempted"]

@@ -8,6 +8,7 @@ import os
 import resource
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ READ = "read"
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
+_TASKS = Path("/proc/self/task")
 _RESET_PEAK = "5"
 
 # A look costs a millisecond or two of NVML: often enough to see clocks move, seldom enough not to be the load.
@@ -126,6 +128,7 @@ def sensors_of(info: BackendInfo, backend: Backend, facts: dict[str, Any]) -> tu
 class _Counters(NamedTuple):
     wall: float
     switches: int
+    waited: float | None
     own: float
     busy: float
     steal: float
@@ -140,8 +143,21 @@ class _Counters(NamedTuple):
         guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # counted as user time already
         total = sum(times) - guest
         return cls(
-            time.perf_counter(), usage.ru_nivcsw, usage.ru_utime + usage.ru_stime, total - idle - steal, steal, total
-        )
+            time.perf_counter(), usage.ru_nivcsw, _waited(), usage.ru_utime + usage.ru_stime, total - idle - steal,
+            steal, total,
+        )  # fmt: skip
+
+
+def _waited() -> float | None:
+    """Return the seconds that the threads of this process have waited for a core while they could run."""
+    total = 0
+    try:
+        for task in _TASKS.iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+                total += int((task / "schedstat").read_bytes().split()[1])
+    except OSError:
+        return None
+    return total / 1e9
 
 
 class ConditionsMonitor:
@@ -179,6 +195,7 @@ class ConditionsMonitor:
             highest_clock=self._highest,
             elapsed=elapsed,
             switches=now.switches - then.switches,
+            waited=None if now.waited is None or then.waited is None else max(0.0, now.waited - then.waited),
             load=os.getloadavg()[0],
             others=max(0.0, (now.busy - since.busy) - (now.own - since.own)) / long if countable else None,
             steal=max(0.0, now.steal - since.steal) / total if countable else None,

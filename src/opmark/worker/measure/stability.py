@@ -20,8 +20,8 @@ SWITCHES_PER_SECOND = 100.0
 # Interruptions per sample: from here on the samples last as long as the turns that the scheduler gives.
 PREEMPTED_SHARE = 0.5
 SCHEDULER_TURN = 1e-3
-# A process that takes the core has it for at most so many seconds, and less than this share of the time is no matter:
-# long samples are always interrupted now and then.
+# Less than this share of the time is no matter: long samples are always interrupted now and then. Where the system does
+# not tell how long they waited, whoever takes the core has it for at most so many seconds.
 LONGEST_TURN = 10e-3
 LOST_LIMIT = 0.05
 # Number of cores that other processes may keep busy.
@@ -65,7 +65,9 @@ def _check_preemption(observed: Observed) -> Iterator[Caution]:
     switches = observed.conditions.switches
     # Threads that hand over to each other do it faster than the scheduler.
     lasting = observed.elapsed / len(observed.samples) >= SCHEDULER_TURN
-    matters = switches * LONGEST_TURN >= LOST_LIMIT * observed.elapsed
+    # Threads that wait for each other switch a hundred times a second and lose nothing by it.
+    waited = observed.conditions.waited
+    matters = (switches * LONGEST_TURN if waited is None else waited) >= LOST_LIMIT * observed.elapsed
     if observed.real_clock and lasting and matters and switches >= PREEMPTED_SHARE * len(observed.samples):
         yield Caution(
             PREEMPTED,

@@ -805,15 +805,14 @@ def lookup(given: argparse.Namespace, say: Callable[[str], None], entries: int =
 
 
 def model(given: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
-    """Tune ResNet-18 on tvm-cpu: its operators, then the model in turns against its default and torch. It has one
-    thread: a run that takes seconds on all cores is never left alone."""
+    """Tune ResNet-18 on tvm-cpu: its operators, then the model in turns against its default and torch."""
     from opmark.api.tune import tune, tuning_view
 
     db = given.out / "model.db"
     since = time.monotonic()
     found = tune(
         [f"model:{given.model}"], params={"size": ["small"]} if given.small else {}, backend="tvm-cpu", db=db,
-        trials=given.trials, budget=f"{given.budget:.0f}s", processes=5, threads=1, resume=db.is_file(), say=say,
+        trials=given.trials, budget=f"{given.budget:.0f}s", processes=5, resume=db.is_file(), say=say,
         on_case=lambda name, place, count: say(f"{place + 1} of {count}: {name}"),
     )  # fmt: skip
     view = {**tuning_view(found), "seconds": time.monotonic() - since}

@@ -235,6 +235,8 @@ def test_threads_that_wait_for_a_core_are_counted_together(monkeypatch: pytest.M
     (tmp_path / "2" / "schedstat").write_text("950 350000000 9\n")
     (tmp_path / "3").mkdir()  # a thread that has just ended
     assert monitor.end(1).waited == pytest.approx(0.3)
+    (tmp_path / "2" / "schedstat").unlink()  # what that thread has waited is not known any more
+    assert monitor.end(1).waited is None
     monkeypatch.setattr(instruments, "_TASKS", tmp_path / "none")
     assert monitor.end(1).waited is None
 

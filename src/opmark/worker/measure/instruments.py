@@ -160,6 +160,11 @@ def _waited() -> float | None:
     return total / 1e9
 
 
+def _since(now: float | None, then: float | None) -> float | None:
+    """Return what was waited meanwhile; None if a thread has ended and taken more with it than came on top."""
+    return None if now is None or then is None or now < then else now - then
+
+
 class ConditionsMonitor:
     """Watches the conditions of measurements over the life of a worker. `begin` and `end` enclose one measurement."""
 
@@ -195,7 +200,7 @@ class ConditionsMonitor:
             highest_clock=self._highest,
             elapsed=elapsed,
             switches=now.switches - then.switches,
-            waited=None if now.waited is None or then.waited is None else max(0.0, now.waited - then.waited),
+            waited=_since(now.waited, then.waited),
             load=os.getloadavg()[0],
             others=max(0.0, (now.busy - since.busy) - (now.own - since.own)) / long if countable else None,
             steal=max(0.0, now.steal - since.steal) / total if countable else None,

@@ -65,7 +65,7 @@ def _check_preemption(observed: Observed) -> Iterator[Caution]:
     switches = observed.conditions.switches
     # Threads that hand over to each other do it faster than the scheduler.
     lasting = observed.elapsed / len(observed.samples) >= SCHEDULER_TURN
-    # Threads that wait for each other switch a hundred times a second and lose nothing by it.
+    # Threads that hand over to each other are interrupted often, and lose little by it.
     waited = observed.conditions.waited
     matters = (switches * LONGEST_TURN if waited is None else waited) >= LOST_LIMIT * observed.elapsed
     if observed.real_clock and lasting and matters and switches >= PREEMPTED_SHARE * len(observed.samples):

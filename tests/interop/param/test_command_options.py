@@ -60,7 +60,8 @@ def test_the_defaults_are_those_of_param() -> None:
         (["--threads", "2"], "threads", 2),
         (["--seed", "3"], "seed", 3),
         (["--timeout", "5"], "timeout", 5.0),
-        (["--db", "x.db"], "db", Path("x.db")),
+        (["--db", "x.db"], "db", "x.db"),
+        (["--db", "postgresql://someone@db/results"], "db", "postgresql://someone@db/results"),
     ],
     ids=str,
 )

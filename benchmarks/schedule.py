@@ -1,5 +1,5 @@
 """How well makespans are predicted, and what schedules gain:
-`python -m benchmarks.schedule [--models A,B] [--limit S]`.
+`python -m benchmarks.schedule [--models A,B] [--limit S] [--method equilibrium --on cpu:1,cpu:1]`.
 
 For each model with branches, a schedule in stages is predicted from measured stages, then it and the sequential one are
 measured in turns, in fresh processes. The table has predicted over measured time of both, and the verdict. No model is
@@ -43,6 +43,8 @@ def main(arguments: Sequence[str] = ()) -> int:
     parser.add_argument("--search", default="10s", help="time for the stages of a model")
     parser.add_argument("--processes", type=int, default=4, help="processes of each side")
     parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--method", default="stages", help="as of `opmark schedule` [default: stages]")
+    parser.add_argument("--on", default="cpu", help="as of `opmark schedule`: lanes of one core each are cpu:1,cpu:1")
     options = parser.parse_args(list(arguments))
     wanted = [name for name in options.models.split(",") if name]
     chosen = [one for one in MODELS if not wanted or one[0].removeprefix("model:") in wanted]
@@ -55,8 +57,8 @@ def main(arguments: Sequence[str] = ()) -> int:
                 continue
             try:
                 found = opmark.schedule(
-                    name, params=params, size=size, method="stages", search=options.search, processes=options.processes,
-                    threads=options.threads, budget=60.0, db=Path(folder) / "schedule.db",
+                    name, params=params, size=size, on=options.on, method=options.method, search=options.search,
+                    processes=options.processes, threads=options.threads, budget=60.0, db=Path(folder) / "schedule.db",
                     say=lambda text: print(text, file=sys.stderr),
                 )  # fmt: skip
             except UserError as error:

@@ -174,6 +174,16 @@ def test_cores_that_are_not_shared_have_an_equilibrium_that_runs(folder: Path) -
         opmark.schedule(MODEL, params=SMALL, on="cpu:1,cpu:1", method="stages", measure=False, search="0.3s", threads=2)
 
 
+def test_handing_a_result_to_another_core_costs_time(folder: Path) -> None:
+    found = opmark.schedule(
+        "model:multi-head", size="typical", on="cpu:1,cpu:1", method="equilibrium", measure=False, search=0.3, threads=2
+    )
+    assert found.devices is not None
+    costs = [each for edge in found.devices.times.transfers.values() for each in edge.items()]
+    assert {pair for pair, _ in costs} == {(0, 1), (1, 0)}
+    assert all(0 < seconds < 0.01 for _, seconds in costs)  # a thread wakes up, and nothing is copied
+
+
 class OneChip:
     """The model that ships, as if it had learnt this machine."""
 

@@ -58,3 +58,11 @@ def test_the_work_of_operators_is_found_by_one_run() -> None:
             assert sizes.flops == 2 * sizes.m * sizes.n * sizes.k
             assert sizes.written == 4 * sizes.m * sizes.n
             assert sizes.nbytes == 4 * (sizes.m * sizes.n + sizes.m * sizes.k + sizes.n * sizes.k + sizes.n)
+
+
+def test_handing_over_between_cores_is_a_wake_up_and_no_copy() -> None:
+    before = torch.get_num_threads()
+    found = schedule_child.time_transfers(["cpu:1 (1)", "cpu:1 (2)"])
+    assert [(one.source, one.target) for one in found] == [("cpu:1 (1)", "cpu:1 (2)"), ("cpu:1 (2)", "cpu:1 (1)")]
+    assert all(one.seconds > 0 and one.bandwidth is None for one in found)
+    assert torch.get_num_threads() == before

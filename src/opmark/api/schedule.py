@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from dataclasses import replace as replace_fields
 from functools import cache
 from itertools import permutations
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, cast
@@ -548,7 +549,7 @@ class _ProgramScheduling:
         if self.beside:
             return self._over_devices(process, graph, units, names, budget)
         if self.shares:
-            return self._share_cores(graph, units, names, time, budget)
+            return self._share_cores(process, graph, units, names, time, budget)
         search = StageSearch(units, graph.digest, resources, time, budget)
         predictions = list(search.find())
         if model is not None:  # its makespans are computed, not sampled
@@ -709,8 +710,9 @@ class _ProgramScheduling:
         return why_no_solver()
 
     def _share_cores(
-        self, graph: OperatorGraph, units: UnitGraph, names: tuple[str, ...], time_schedules: Any, budget: float
-    ) -> Scheduling:
+        self, process: ProgramProcess, graph: OperatorGraph, units: UnitGraph, names: tuple[str, ...],
+        time_schedules: Any, budget: float,
+    ) -> Scheduling:  # fmt: skip
         """Schedule over parts of the cores that are devices of their own: each unit has the threads of its part."""
         counts = sorted({self.threads, *self.shares})
         asked = [one_by_one(graph.digest, units.members, self.threads, count) for count in counts]
@@ -721,7 +723,7 @@ class _ProgramScheduling:
         }
         devices = [f"cpu:{count} ({place + 1})" for place, count in enumerate(self.shares)]
         rows = tuple(tuple(solo[count][unit] for count in self.shares) for unit in range(len(units)))
-        times = DeviceTimes(tuple(devices), rows, units.needs, {})
+        times = DeviceTimes(tuple(devices), rows, units.needs, self._transfers(process, units, graph, devices))
         scheduled = schedule_devices(times)
         self.notes += _device_notes(scheduled)
         plain = sequential(graph.digest, units.members, self.threads, range(len(units)))
@@ -734,6 +736,12 @@ class _ProgramScheduling:
         chosen = _choose(predictions, self.request.method)
         return self._result(names, tuple(predictions), chosen, devices=scheduled, lanes=tuple(devices))
 
+    def _transfers(self, process: ProgramProcess, units: UnitGraph, graph: OperatorGraph, devices: list[str]) -> Any:
+        """Return what it takes to hand results over between devices, by units: measured here."""
+        copies = {f"{one.source}>{one.target}": DeviceTransfer(one.seconds, one.bandwidth or inf)
+                  for one in process.transfers(devices)}  # fmt: skip
+        return unit_transfers(units, graph, devices, copies)
+
     def _over_devices(
         self, process: ProgramProcess, graph: OperatorGraph, units: UnitGraph, names: tuple[str, ...], budget: float
     ) -> Scheduling:
@@ -745,10 +753,8 @@ class _ProgramScheduling:
                  for name, count in zip(devices, threads, strict=True)]  # fmt: skip
         found = [[median(one[unit] for one in times.rounds) for unit in range(len(units))]
                  for times in process.time_schedules(asked, budget)]  # fmt: skip
-        copies = {f"{one.source}>{one.target}": DeviceTransfer(one.seconds, one.bandwidth)
-                  for one in process.transfers(devices)}  # fmt: skip
         rows = tuple(tuple(own[unit] for own in found) for unit in range(len(units)))
-        times = DeviceTimes(tuple(devices), rows, units.needs, unit_transfers(units, graph, devices, copies))
+        times = DeviceTimes(tuple(devices), rows, units.needs, self._transfers(process, units, graph, devices))
         scheduled = schedule_devices(times)
         self.notes += _device_notes(scheduled)
         fastest = min(range(len(devices)), key=lambda one: sum(found[one]))

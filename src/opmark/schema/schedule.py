@@ -255,14 +255,14 @@ class DescribedProgram(Struct, frozen=True):
 
 
 class TransferTime(Struct, frozen=True):
-    """What it costs to copy a result from one device to another."""
+    """What it costs to hand a result from one device to another."""
 
     source: str
     target: str
     seconds: float
     """For any result, however small."""
-    bandwidth: float
-    """Bytes per second on top."""
+    bandwidth: float | None
+    """Bytes per second on top; None where nothing is copied."""
 
 
 ScheduleTask = Literal["profile", "describe", "time", "trace", "transfer"]
@@ -282,6 +282,6 @@ class ScheduleQuestion(Struct, frozen=True):
     """Threads of the process."""
     schedules: list[Schedule] = []
     devices: list[str] = []
-    """Between which results are copied."""
+    """Between which results are handed over."""
     budget: float = 0.0
     """Seconds for the rounds."""

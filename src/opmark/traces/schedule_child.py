@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+import threading
 import time
 from functools import cache
 from itertools import permutations
@@ -25,7 +26,7 @@ from opmark.models.host import ChildAnswer, describe_error
 from opmark.models.offline import no_network
 from opmark.models.program import GraphProgram, model_program
 from opmark.models.program_work import describe_program
-from opmark.models.scheduled import DevicePlace, ScheduleRunner
+from opmark.models.scheduled import DevicePlace, ScheduleRunner, device_kind
 from opmark.plugin import Backend
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
@@ -50,6 +51,9 @@ _OPERATOR_ROUNDS = 9
 _WARM_UP = 2
 _COPIED = (4 << 10, 16 << 20)
 """Bytes of tensors whose copies are timed."""
+_WAKE_UPS = 300
+_WORK = 8
+"""Products before and after a wake-up: some tens of microseconds, as long as an operator."""
 _CLOSE = 1e-4
 """Relative difference that other threads may make: products are summed up in another order."""
 
@@ -151,9 +155,13 @@ def time_schedules(
 
 
 def time_transfers(devices: list[str]) -> list[TransferTime]:
-    """Time copies of a small and of a large tensor between all pairs of devices."""
+    """Time what it takes to hand a result over, between all pairs of devices: a copy of a small and of a large tensor;
+    between parts of the cores, waking the thread that waits for it."""
     found = []
     for source, target in permutations(devices, 2):
+        if device_kind(source) == device_kind(target):
+            found.append(TransferTime(source, target, time_wake_up(), None))
+            continue
         here, there = DevicePlace(source), DevicePlace(target)
         medians = []
         for nbytes in _COPIED:
@@ -169,6 +177,41 @@ def time_transfers(devices: list[str]) -> list[TransferTime]:
         longer = max(medians[1] - medians[0], 1e-9)
         found.append(TransferTime(source, target, medians[0], (_COPIED[1] - _COPIED[0]) / longer))
     return found
+
+
+def time_wake_up() -> float:
+    """Return the median seconds from the sign of one thread to the next step of another that waited for it. Both work
+    in between, each on a core of its own: threads that only wait for each other share a core and wake up sooner."""
+    matrix = torch.zeros(64, 64)
+    signs, told, woken = [threading.Lock(), threading.Lock()], [], []
+    for sign in signs:
+        sign.acquire()
+
+    def work() -> None:
+        for _ in range(_WORK):
+            torch.mm(matrix, matrix)
+
+    def wait() -> None:
+        torch.set_num_threads(1)
+        for _ in range(_WAKE_UPS):
+            signs[0].acquire()
+            woken.append(time.perf_counter())
+            work()
+            signs[1].release()
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    other = threading.Thread(target=wait, daemon=True)
+    other.start()
+    for _ in range(_WAKE_UPS):
+        work()
+        told.append(time.perf_counter())
+        signs[0].release()
+        work()
+        signs[1].acquire()
+    other.join()
+    torch.set_num_threads(before)
+    return median(woke - tell for woke, tell in zip(woken, told, strict=True))
 
 
 def trace_units(program: GraphProgram, schedule: Schedule, inputs: list[Any], device: str) -> list[PlacedUnit]:

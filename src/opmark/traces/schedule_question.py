@@ -69,7 +69,7 @@ class ProgramProcess:
         return found
 
     def transfers(self, devices: list[str]) -> list[TransferTime]:
-        """Return what copies between devices cost, in both directions."""
+        """Return what it costs to hand a result over between devices, in both directions."""
         found: list[TransferTime] = self._ask("transfer", list[TransferTime], devices=devices)
         return found
 

@@ -26,7 +26,15 @@ from opmark.prediction.scheduling import (
     place_stages,
     schedule_devices,
 )
-from opmark.prediction.stages import BlockSearch, StageChoice, connected_parts, estimated_cost, stage_choices
+from opmark.prediction.stages import (
+    BlockSearch,
+    StageChoice,
+    connected_parts,
+    estimated_cost,
+    lane_times,
+    stage_choices,
+    waiting_lanes,
+)
 from opmark.prediction.units import UnitGraph, blocks, descendants, make_units
 from opmark.schema.schedule import (
     Lane,
@@ -110,12 +118,17 @@ def test_short_siblings_are_joined_before_they_lose_their_place_beside_others() 
 
 def speeds(units: UnitGraph, unit: int, threads: int) -> float:
     """A time that falls with threads, but less than in proportion."""
-    return units.seconds[unit] / threads**0.7
+    return float(units.seconds[unit] / threads**0.7)
 
 
 def search(units: UnitGraph, cores: int) -> BlockSearch:
     seconds = partial(speeds, units)
-    choices = partial(stage_choices, needs=units.needs, seconds=seconds, cores=cores)
+    whole = frozenset(range(len(units)))
+
+    def choices(some: frozenset[int]) -> list[StageChoice]:
+        found = stage_choices(some, units.needs, seconds, cores)
+        return found + (waiting_lanes(whole, units.needs, seconds, cores, 0.0) if some == whole else [])
+
     return BlockSearch(range(len(units)), units.needs, choices)
 
 
@@ -124,7 +137,7 @@ def search(units: UnitGraph, cores: int) -> BlockSearch:
 def test_stages_are_at_best_the_critical_path_and_at_worst_sequential(units: UnitGraph, cores: int) -> None:
     seconds = partial(speeds, units)
     found = search(units, cores)
-    total, stages = found.best(estimated_cost(seconds, handover=0.0))
+    total, stages = found.best(estimated_cost(seconds, units.needs, handover=0.0))
     alone = sum(seconds(unit, cores) for unit in range(len(units)))
     fastest = [min(seconds(unit, n) for n in range(1, cores + 1)) for unit in range(len(units))]
     assert total <= alone * (1 + 1e-9)
@@ -133,11 +146,15 @@ def test_stages_are_at_best_the_critical_path_and_at_worst_sequential(units: Uni
     assert total >= sum(units.seconds) / cores * (1 - 1e-9)
     done: set[int] = set()
     for stage in stages:
+        times = lane_times(stage.lanes, units.needs, partial(seconds, threads=stage.threads))
+        assert times.keys() == stage.units
         for lane in stage.lanes:
-            own: set[int] = set()
+            assert all(times[unit][0] >= times[before][1] for before, unit in itertools.pairwise(lane))
             for unit in lane:
-                assert units.needs[unit] <= done | own
-                own.add(unit)
+                assert units.needs[unit] <= done | stage.units
+                own = {before for before in units.needs[unit] if before not in done}
+                assert stage.waits or own <= set(lane[: lane.index(unit)])
+                assert all(times[unit][0] >= times[before][1] for before in own)
         done |= stage.units
     assert done == set(range(len(units)))
 
@@ -145,7 +162,7 @@ def test_stages_are_at_best_the_critical_path_and_at_worst_sequential(units: Uni
 @given(unit_graphs(), st.sampled_from([2, 4]))
 @settings(deadline=None)
 def test_candidates_contain_a_stage_of_the_best_schedule(units: UnitGraph, cores: int) -> None:
-    cost = estimated_cost(partial(speeds, units), 0.0)
+    cost = estimated_cost(partial(speeds, units), units.needs, 0.0)
     found = search(units, cores)
     best = {choice for choice in found.best(cost)[1] if len(choice.lanes) > 1}
     tried = found.candidates(cost, most=1000)
@@ -174,11 +191,11 @@ def made_up_machine(units: UnitGraph, slowdown: float, noise: Any = lambda: 1.0)
             for _ in range(8):
                 own = []
                 for stage in one.stages:
-                    lanes = [
-                        sum(speeds(units, u, t) for u, t in zip(lane.units, lane.threads, strict=True))
-                        for lane in stage.lanes
-                    ]
-                    own.append(max(lanes) * (slowdown if len(lanes) > 1 else 1.0) * noise())
+                    threads = dict(pair for lane in stage.lanes for pair in zip(lane.units, lane.threads, strict=True))
+                    seconds = {unit: speeds(units, unit, count) for unit, count in threads.items()}
+                    times = lane_times([lane.units for lane in stage.lanes], units.needs, seconds.__getitem__)
+                    length = max(end for _, end in times.values())
+                    own.append(length * (slowdown if len(stage.lanes) > 1 else 1.0) * noise())
                 rounds.append(own)
             found.append(StageTimes(rounds))
         return found
@@ -218,6 +235,22 @@ def test_interference_that_eats_the_gain_leaves_it_sequential() -> None:
     assert slow.slowdown() == pytest.approx(1.9)
 
 
+def test_lanes_may_wait_for_each_other_where_stages_would_have_to_end() -> None:
+    """One lane runs 0, 1 and 2, the other one 4 and then 3, which waits for 0. In stages, 0 has to wait for 4."""
+    lengths = (1e-3, 2e-3, 1e-3, 2e-3, 2e-3)
+    needs = (frozenset[int](), frozenset({0}), frozenset({1}), frozenset({0}), frozenset[int]())
+    units = UnitGraph(tuple((unit,) for unit in range(5)), needs, lengths)
+    graph = OperatorGraph(["op"] * 5, [sorted(own) for own in needs], "digest")
+    found = StageSearch(units, "digest", SharedResources(2), made_up_machine(units, 1.0), 10.0)
+    plain, staged = found.find()
+    assert staged.schedule is not None
+    check_schedule(staged.schedule, graph)
+    assert [choice.waits for choice in found.chosen] == [True]
+    assert staged.seconds == pytest.approx(4e-3)
+    assert plain.seconds > 4.9e-3
+    assert found.slowdown() == pytest.approx(1.0)
+
+
 # The optimum.
 
 needs_solver = pytest.mark.skipif(bool(why_no_solver()), reason=why_no_solver() or "there is a solver")
@@ -231,7 +264,7 @@ def test_the_optimum_is_no_worse_than_stages_and_no_better_than_its_bounds(units
     counts = sorted({1, cores // 2, cores})
     modes = [[Mode(seconds(unit, n), 0, n) for n in counts] for unit in range(len(units))]
     found = find_optimum(modes, units.needs, [cores])
-    stages = search(units, cores).best(estimated_cost(seconds, 0.0))[0]
+    stages = search(units, cores).best(estimated_cost(seconds, units.needs, 0.0))[0]
     rounding = 1e-6 * len(units)
     if found.proven:  # a busy machine may not get there in time
         assert found.seconds <= stages + rounding
@@ -360,7 +393,7 @@ def test_an_optimum_that_is_not_proven_in_time_is_no_worse_than_stages_that_are_
         stages += [((tuple(heads[::2]), tuple(heads[1::2])), 0), (((len(modes),),), 1)]
         modes.append([Mode(2e-3, 0, 1), Mode(1.5e-3, 0, 2)])
         needs.append(frozenset(heads))
-    known = place_stages(modes, stages)
+    known = place_stages(modes, stages, needs)
     found = find_optimum(modes, needs, [2], limit=2.0, hint=known)
     assert found.seconds <= max(one.end for one in known) + 1e-9
 
@@ -441,7 +474,9 @@ def test_a_stage_choice_knows_its_units() -> None:
 
 def test_a_modelled_stage_takes_its_longest_lane_with_the_slowdowns_of_the_others() -> None:
     seconds = {0: 4e-3, 1: 1e-3, 2: 3e-3}
-    model = StageModel(lambda unit, threads: seconds[unit] / threads, lambda unit, other: 1.0 + other / 10)
+    model = StageModel(
+        lambda unit, threads: seconds[unit] / threads, lambda unit, other: 1.0 + other / 10, [frozenset()] * 3
+    )
     alone = ScheduleStage((Lane((0, 1), (2, 1)),))
     assert model.stage(alone) == pytest.approx(3e-3)
     beside = ScheduleStage((Lane((0,), (1,)), Lane((1, 2), (1, 1))))

@@ -545,7 +545,7 @@ class _ProgramScheduling:
             else:
                 alone = self._measured_units(units, graph, time_stages, resources, budget)
             slowdown = self._known_slowdowns(program, units, seconds) if request.slowdowns else _no_slowdown
-            time = model = StageModel(alone, slowdown)
+            time = model = StageModel(alone, slowdown, units.needs)
         if self.beside:
             return self._over_devices(process, graph, units, names, budget)
         if self.shares:

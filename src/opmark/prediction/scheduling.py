@@ -31,7 +31,9 @@ from opmark.prediction.stages import (
     StageChoice,
     estimated_cost,
     lane_counts,
+    lane_times,
     stage_choices,
+    waiting_lanes,
 )
 from opmark.prediction.units import UnitGraph, blocks
 from opmark.schema.schedule import Lane, Method, PlacedUnit, Schedule, ScheduleStage, StageTimes
@@ -90,31 +92,31 @@ class StageModel:
     """seconds(unit, threads): time of a unit alone."""
     slowdown: Callable[[int, int], float]
     """slowdown(unit, other): how many times as long a unit takes beside another one."""
+    needs: Sequence[frozenset[int]]
 
     def __call__(self, schedules: list[Schedule], budget: float) -> list[StageTimes]:
         return [StageTimes([[self.stage(one) for one in schedule.stages]] * 2) for schedule in schedules]
 
     def stage(self, stage: ScheduleStage) -> float:
-        """Return the time of a stage: that of its longest lane. The slowdowns of several other lanes add up, each the
-        mean over the units of the lane, by their times."""
+        """Return the time of a stage: until its last lane is done. The slowdowns of several other lanes add up, each
+        the mean over the units of the lane, by their times."""
         alone = [
             [self.seconds(*one) for one in zip(lane.units, lane.threads, strict=True)] for lane in stage.lanes
         ]  # fmt: skip
         if len(alone) == 1:
             return sum(alone[0])
-        longest = 0.0
+        slowed: dict[int, float] = {}
         for number, lane in enumerate(stage.lanes):
-            length = 0.0
             for unit, own in zip(lane.units, alone[number], strict=True):
                 excess = 0.0
-                for other, times in enumerate(alone):
-                    whole: float = sum(times)
+                for other, lengths in enumerate(alone):
+                    whole: float = sum(lengths)
                     if other != number and whole > 0:
-                        beside = zip(stage.lanes[other].units, times, strict=True)
+                        beside = zip(stage.lanes[other].units, lengths, strict=True)
                         excess += sum(time * (self.slowdown(unit, one) - 1) for one, time in beside) / whole
-                length += own * (1 + excess)
-            longest = max(longest, length)
-        return longest + _HANDOVER
+                slowed[unit] = own * (1 + excess)
+        times = lane_times([lane.units for lane in stage.lanes], self.needs, slowed.__getitem__, _HANDOVER)
+        return max(end for _, end in times.values()) + _HANDOVER
 
 
 @dataclass
@@ -136,13 +138,8 @@ class StageSearch:
     def find(self) -> tuple[PredictedSchedule, PredictedSchedule]:
         """Return the sequential schedule and the best one in stages."""
         self._time_units()
-        searches = [
-            BlockSearch(block, self.units.needs, partial(
-                stage_choices, needs=self.units.needs, seconds=self._solo_seconds, cores=self.resources.cores
-            ))
-            for block in blocks(self.units)
-        ]  # fmt: skip
-        estimate = estimated_cost(self._solo_seconds, _HANDOVER)
+        searches = [BlockSearch(block, self.units.needs, self._choices(block)) for block in blocks(self.units)]
+        estimate = estimated_cost(self._solo_seconds, self.units.needs, _HANDOVER)
         whole = sum(self._solo_seconds(unit, self.resources.cores) for unit in range(len(self.units)))
         most = max(_FEWEST_CANDIDATES, min(MOST_CANDIDATES, int(self.budget / (_ROUNDS * whole))))
         tried = [search.candidates(estimate, most) for search in searches]
@@ -162,6 +159,18 @@ class StageSearch:
             self.solo[choice.lanes[0][0], self.resources.threads(choice.threads)] = median(self.costs[choice])
         self.chosen = [choice for search in searches for choice in search.best(self._choosing_cost)[1]]
         return self._predicted("sequential", sequential_choices), self._predicted("stages", self.chosen)
+
+    def _choices(self, block: Sequence[int]) -> Callable[[frozenset[int]], list[StageChoice]]:
+        """Return what knows the ways to run a set of units of a block as one stage."""
+        whole, needs, cores = frozenset(block), self.units.needs, self.resources.cores
+
+        def choices(units: frozenset[int]) -> list[StageChoice]:
+            found = stage_choices(units, needs, self._solo_seconds, cores)
+            if units == whole and len(whole) > 1:
+                found += waiting_lanes(whole, needs, self._solo_seconds, cores, _HANDOVER)
+            return found
+
+        return choices
 
     def _time_units(self) -> None:
         """Time every unit alone, with every number of threads that a lane may have."""
@@ -219,21 +228,22 @@ class StageSearch:
         now, placed = 0.0, []
         for choice in stages:
             length = median(self.costs[choice][1::2])
-            longest = max(sum(self._solo_seconds(unit, choice.threads) for unit in lane) for lane in choice.lanes)
+            solo = partial(self._solo_seconds, threads=choice.threads)
+            times = lane_times(choice.lanes, self.units.needs, solo)
+            longest = max(end for _, end in times.values())
+            stretch = length / longest if longest else 0.0
             for number, lane in enumerate(choice.lanes):
-                at = now
-                for unit in lane:
-                    own = self._solo_seconds(unit, choice.threads) * length / longest if longest else 0.0
-                    placed.append(PlacedUnit(unit, number, at, at + own))
-                    at += own
+                placed += [PlacedUnit(unit, number, *(now + stretch * at for at in times[unit])) for unit in lane]
             now += length
         return tuple(placed)
 
     def slowdown(self) -> float:
         """Return how much longer stages with lanes took than their longest lane alone: the median of all stages that
         were measured."""
-        estimate = estimated_cost(self._solo_seconds, 0.0)
-        ratios = [median(found) / estimate(one) for one, found in self.costs.items() if len(one.lanes) > 1]
+        estimate = estimated_cost(self._solo_seconds, self.units.needs, 0.0)
+        ratios = [
+            median(found) / estimate(one) for one, found in self.costs.items() if len(one.lanes) > 1 and not one.waits
+        ]
         return max(1.0, median(ratios)) if ratios else 1.0
 
     def optimum(self) -> PredictedSchedule:
@@ -252,7 +262,8 @@ class StageSearch:
             for unit in range(len(self.units))
         ]
         places = [(choice.lanes, counts.index(self.resources.threads(choice.threads))) for choice in self.chosen]
-        found = find_optimum(modes, self.units.needs, [cores], limit=_SOLVER_SECONDS, hint=place_stages(modes, places))
+        hint = place_stages(modes, places, self.units.needs)
+        found = find_optimum(modes, self.units.needs, [cores], limit=_SOLVER_SECONDS, hint=hint)
         placed = lanes_of_optimum(found)
         amount = {one.unit: modes[one.unit][one.mode].amount for one in found.placed}
         lanes: dict[int, list[int]] = {}
@@ -269,21 +280,18 @@ class StageSearch:
 
 
 def place_stages(
-    modes: Sequence[Sequence[Mode]], stages: Sequence[tuple[tuple[tuple[int, ...], ...], int]]
+    modes: Sequence[Sequence[Mode]],
+    stages: Sequence[tuple[tuple[tuple[int, ...], ...], int]],
+    needs: Sequence[frozenset[int]],
 ) -> list[SolvedUnit]:
     """Return when units begin in stages of lanes, each with the number of its mode: a schedule that the solver need
     not find."""
     now, placed = 0.0, list[SolvedUnit]()
     for lanes, mode in stages:
-        ends = []
-        for lane in lanes:
-            at = now
-            for unit in lane:
-                end = at + whole_ticks(modes[unit][mode].seconds)
-                placed.append(SolvedUnit(unit, mode, at, end))
-                at = end
-            ends.append(at)
-        now = max(ends)
+        length = {unit: whole_ticks(modes[unit][mode].seconds) for lane in lanes for unit in lane}
+        times = lane_times(lanes, needs, length.__getitem__)
+        placed += [SolvedUnit(unit, mode, now + start, now + end) for unit, (start, end) in times.items()]
+        now = max(one.end for one in placed)
     return placed
 
 

@@ -1,9 +1,10 @@
 """Concurrent operators on the same resources: stages, found by dynamic programming as IOS does.
 
 A block of units is cut into stages, one after the other. A stage is a set of units that wait for nothing but earlier
-stages; its connected parts run beside each other in lanes, which share the threads. The best way to finish a block from
-any set of finished units is found once, whatever led there. What a stage costs is measured, not modelled; a first pass
-with estimates says which stages are worth it.
+stages; its connected parts run beside each other in lanes, which share the threads. A whole block may also be one stage
+whose lanes wait for each other where they have to. The best way to finish a block from any set of finished units is
+found once, whatever led there. What a stage costs is measured, not modelled; a first pass with estimates says which
+stages are worth it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import permutations
 from math import inf
+
+from opmark.prediction.equilibrium import DeviceTimes, find_equilibria
 
 MOST_CANDIDATES = 16
 """Stages of a block that are measured."""
@@ -26,6 +30,8 @@ class StageChoice:
     lanes: tuple[tuple[int, ...], ...]
     threads: int
     """Threads inside of the operators, in every lane."""
+    waits: bool = False
+    """Whether a lane waits for units of another one."""
 
     @property
     def units(self) -> frozenset[int]:
@@ -44,14 +50,39 @@ def lane_counts(cores: int) -> list[int]:
     return sorted(count for count in found if 2 <= count <= cores)
 
 
-def estimated_cost(seconds: Seconds, handover: float) -> Cost:
-    """Return the cost of a stage as it would be without interference: the longest lane decides."""
+def estimated_cost(seconds: Seconds, needs: Sequence[frozenset[int]], handover: float) -> Cost:
+    """Return the cost of a stage as it would be without interference: the lane that ends last decides."""
 
     def cost(stage: StageChoice) -> float:
-        longest = max(sum(seconds(unit, stage.threads) for unit in lane) for lane in stage.lanes)
-        return longest + (handover if len(stage.lanes) > 1 else 0.0)
+        times = lane_times(stage.lanes, needs, lambda unit: seconds(unit, stage.threads), handover)
+        return max(end for _, end in times.values()) + (handover if len(stage.lanes) > 1 else 0.0)
 
     return cost
+
+
+def lane_times(
+    lanes: Sequence[Sequence[int]],
+    needs: Sequence[frozenset[int]],
+    seconds: Callable[[int], float],
+    handover: float = 0,
+) -> dict[int, tuple[float, float]]:
+    """Return when the units of a stage begin and end: each when its lane is free and the units of the stage that it
+    needs are done; those of another lane hand over."""
+    place = {unit: number for number, lane in enumerate(lanes) for unit in lane}
+    left, free = [list(reversed(lane)) for lane in lanes], [0.0] * len(lanes)
+    found: dict[int, tuple[float, float]] = {}
+    while len(found) < len(place):
+        for number, lane in enumerate(left):
+            while lane and all(before in found for before in needs[lane[-1]] & place.keys()):
+                unit = lane.pop()
+                arrived = (
+                    found[before][1] + (handover if place[before] != number else 0.0)
+                    for before in needs[unit] & place.keys()
+                )
+                start = max(free[number], *arrived, 0.0)
+                free[number] = start + seconds(unit)
+                found[unit] = (start, free[number])
+    return found
 
 
 def stage_choices(
@@ -77,6 +108,32 @@ def stage_choices(
         # A lane runs its units in topological order, and the caller's thread has the longest lane.
         ordered = sorted(zip(loads, lanes, strict=True), key=lambda one: -one[0])
         found.append(StageChoice(tuple(tuple(sorted(lane)) for _, lane in ordered), threads))
+    return found
+
+
+def waiting_lanes(
+    units: Iterable[int], needs: Sequence[frozenset[int]], seconds: Seconds, cores: int, handover: float
+) -> list[StageChoice]:
+    """Return the ways to run a set of units as one stage whose lanes wait for each other: every unit is in the lane in
+    which it is done first, an equilibrium."""
+    own = sorted(units)
+    number = {unit: place for place, unit in enumerate(own)}
+    within = tuple(frozenset(number[before] for before in needs[unit] if before in number) for unit in own)
+    found = []
+    for count in lane_counts(cores):
+        threads = max(1, cores // count)
+        crossing = dict.fromkeys(permutations(range(count), 2), handover)
+        times = DeviceTimes(
+            tuple(map(str, range(count))), tuple((seconds(unit, threads),) * count for unit in own), within,
+            {(before, unit): crossing for unit, some in enumerate(within) for before in some},
+        )  # fmt: skip
+        played = find_equilibria(times)
+        if played is None:
+            continue
+        order = sorted(range(len(own)), key=lambda one: (played.best.starts[one], one))
+        lanes = [tuple(own[one] for one in order if played.best.devices[one] == lane) for lane in range(count)]
+        if any(played.best.devices[one] != played.best.devices[before] for one in order for before in within[one]):
+            found.append(StageChoice(tuple(filter(None, lanes)), threads, waits=True))
     return found
 
 

@@ -123,12 +123,7 @@ def speeds(units: UnitGraph, unit: int, threads: int) -> float:
 
 def search(units: UnitGraph, cores: int) -> BlockSearch:
     seconds = partial(speeds, units)
-    whole = frozenset(range(len(units)))
-
-    def choices(some: frozenset[int]) -> list[StageChoice]:
-        found = stage_choices(some, units.needs, seconds, cores)
-        return found + (waiting_lanes(whole, units.needs, seconds, cores, 0.0) if some == whole else [])
-
+    choices = partial(stage_choices, needs=units.needs, seconds=seconds, cores=cores)
     return BlockSearch(range(len(units)), units.needs, choices)
 
 
@@ -146,17 +141,34 @@ def test_stages_are_at_best_the_critical_path_and_at_worst_sequential(units: Uni
     assert total >= sum(units.seconds) / cores * (1 - 1e-9)
     done: set[int] = set()
     for stage in stages:
-        times = lane_times(stage.lanes, units.needs, partial(seconds, threads=stage.threads))
-        assert times.keys() == stage.units
         for lane in stage.lanes:
-            assert all(times[unit][0] >= times[before][1] for before, unit in itertools.pairwise(lane))
+            own: set[int] = set()
             for unit in lane:
-                assert units.needs[unit] <= done | stage.units
-                own = {before for before in units.needs[unit] if before not in done}
-                assert stage.waits or own <= set(lane[: lane.index(unit)])
-                assert all(times[unit][0] >= times[before][1] for before in own)
+                assert units.needs[unit] <= done | own
+                own.add(unit)
         done |= stage.units
     assert done == set(range(len(units)))
+
+
+@given(unit_graphs(), st.sampled_from([2, 4]), st.sampled_from([0.0, 1e-4]))
+@settings(deadline=None)
+def test_lanes_that_wait_for_each_other_run_every_unit_after_what_it_needs(
+    units: UnitGraph, cores: int, handover: float
+) -> None:
+    for choice in waiting_lanes(units.needs, partial(speeds, units), cores, handover):
+        assert choice.units == set(range(len(units)))
+        assert 2 <= len(choice.lanes) <= cores
+        length = {unit: speeds(units, unit, choice.threads) for unit in choice.units}
+        times = lane_times(choice.lanes, units.needs, length.__getitem__, handover)
+        place = {unit: lane for lane in choice.lanes for unit in lane}
+        for unit, (start, end) in times.items():
+            assert end == start + length[unit]
+            assert all(
+                start >= times[before][1] + (0.0 if place[before] is place[unit] else handover)
+                for before in units.needs[unit]
+            )
+        for lane in choice.lanes:
+            assert all(times[unit][0] >= times[before][1] for before, unit in itertools.pairwise(lane))
 
 
 @given(unit_graphs(), st.sampled_from([2, 4]))

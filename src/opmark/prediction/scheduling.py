@@ -45,6 +45,8 @@ _SOLVER_SECONDS = 5.0
 _FEWEST_CANDIDATES = 3
 _ROUNDS = 10
 """Rounds that should fit into the budget: fewer stages are looked at where a run takes long."""
+_MOST_AT_ONCE = 200
+"""Units of a program that is tried as one stage: with more of them, to find its lanes takes longer than to time it."""
 
 TimeSchedules = Callable[[list[Schedule], float], list[StageTimes]]
 """Runs schedules in turns until a budget in seconds is spent."""
@@ -138,9 +140,11 @@ class StageSearch:
     def find(self) -> tuple[PredictedSchedule, PredictedSchedule]:
         """Return the sequential schedule and the best one in stages."""
         self._time_units()
-        searches = [BlockSearch(block, self.units.needs, self._choices(block)) for block in blocks(self.units)]
-        estimate = estimated_cost(self._solo_seconds, self.units.needs, _HANDOVER)
-        whole = sum(self._solo_seconds(unit, self.resources.cores) for unit in range(len(self.units)))
+        needs, cores = self.units.needs, self.resources.cores
+        choices = partial(stage_choices, needs=needs, seconds=self._solo_seconds, cores=cores)
+        searches = [BlockSearch(block, needs, choices) for block in blocks(self.units)]
+        estimate = estimated_cost(self._solo_seconds, needs, _HANDOVER)
+        whole = sum(self._solo_seconds(unit, cores) for unit in range(len(self.units)))
         most = max(_FEWEST_CANDIDATES, min(MOST_CANDIDATES, int(self.budget / (_ROUNDS * whole))))
         tried = [search.candidates(estimate, most) for search in searches]
         sequential_choices = [self._alone(unit) for unit in range(len(self.units))]
@@ -150,6 +154,8 @@ class StageSearch:
             for search, own in zip(searches, tried, strict=True):
                 stages += self._around(search, own[number] if number < len(own) else None)
             runs.append(stages)
+        at_once = waiting_lanes(needs, self._solo_seconds, cores, _HANDOVER) if len(needs) <= _MOST_AT_ONCE else []
+        runs += [[choice] for choice in at_once]
         times = self.time([self.build(run, joined=False) for run in runs], self.budget)
         for place, (run, found) in enumerate(zip(runs, times, strict=True)):
             for number, choice in enumerate(run):
@@ -157,20 +163,12 @@ class StageSearch:
                     self.costs.setdefault(choice, []).extend(one[number] for one in found.rounds)
         for choice in sequential_choices:  # of the same rounds as the stages with lanes
             self.solo[choice.lanes[0][0], self.resources.threads(choice.threads)] = median(self.costs[choice])
-        self.chosen = [choice for search in searches for choice in search.best(self._choosing_cost)[1]]
+        best = [search.best(self._choosing_cost) for search in searches]
+        self.chosen = [choice for _, stages in best for choice in stages]
+        together = min(at_once, key=self._choosing_cost, default=None)
+        if together and self._choosing_cost(together) < sum(cost for cost, _ in best):
+            self.chosen = [together]
         return self._predicted("sequential", sequential_choices), self._predicted("stages", self.chosen)
-
-    def _choices(self, block: Sequence[int]) -> Callable[[frozenset[int]], list[StageChoice]]:
-        """Return what knows the ways to run a set of units of a block as one stage."""
-        whole, needs, cores = frozenset(block), self.units.needs, self.resources.cores
-
-        def choices(units: frozenset[int]) -> list[StageChoice]:
-            found = stage_choices(units, needs, self._solo_seconds, cores)
-            if units == whole and len(whole) > 1:
-                found += waiting_lanes(whole, needs, self._solo_seconds, cores, _HANDOVER)
-            return found
-
-        return choices
 
     def _time_units(self) -> None:
         """Time every unit alone, with every number of threads that a lane may have."""

@@ -1,10 +1,10 @@
 """Concurrent operators on the same resources: stages, found by dynamic programming as IOS does.
 
 A block of units is cut into stages, one after the other. A stage is a set of units that wait for nothing but earlier
-stages; its connected parts run beside each other in lanes, which share the threads. A whole block may also be one stage
-whose lanes wait for each other where they have to. The best way to finish a block from any set of finished units is
-found once, whatever led there. What a stage costs is measured, not modelled; a first pass with estimates says which
-stages are worth it.
+stages; its connected parts run beside each other in lanes, which share the threads. The best way to finish a block from
+any set of finished units is found once, whatever led there. What a stage costs is measured, not modelled; a first pass
+with estimates says which stages are worth it. The whole program may also be one stage, in which lanes wait for each
+other where they have to.
 """
 
 from __future__ import annotations
@@ -111,29 +111,21 @@ def stage_choices(
     return found
 
 
-def waiting_lanes(
-    units: Iterable[int], needs: Sequence[frozenset[int]], seconds: Seconds, cores: int, handover: float
-) -> list[StageChoice]:
-    """Return the ways to run a set of units as one stage whose lanes wait for each other: every unit is in the lane in
-    which it is done first, an equilibrium."""
-    own = sorted(units)
-    number = {unit: place for place, unit in enumerate(own)}
-    within = tuple(frozenset(number[before] for before in needs[unit] if before in number) for unit in own)
+def waiting_lanes(needs: Sequence[frozenset[int]], seconds: Seconds, cores: int, handover: float) -> list[StageChoice]:
+    """Return the ways to run all units as one stage whose lanes wait for each other: every unit is in the lane in which
+    it is done first, an equilibrium."""
     found = []
     for count in lane_counts(cores):
         threads = max(1, cores // count)
         crossing = dict.fromkeys(permutations(range(count), 2), handover)
-        times = DeviceTimes(
-            tuple(map(str, range(count))), tuple((seconds(unit, threads),) * count for unit in own), within,
-            {(before, unit): crossing for unit, some in enumerate(within) for before in some},
-        )  # fmt: skip
-        played = find_equilibria(times)
-        if played is None:
+        edges = {(before, unit): crossing for unit, some in enumerate(needs) for before in some}
+        rows = tuple((seconds(unit, threads),) * count for unit in range(len(needs)))
+        played = find_equilibria(DeviceTimes(tuple(map(str, range(count))), rows, tuple(needs), edges), starts=1)
+        if played is None or len(set(played.best.devices)) == 1:
             continue
-        order = sorted(range(len(own)), key=lambda one: (played.best.starts[one], one))
-        lanes = [tuple(own[one] for one in order if played.best.devices[one] == lane) for lane in range(count)]
-        if any(played.best.devices[one] != played.best.devices[before] for one in order for before in within[one]):
-            found.append(StageChoice(tuple(filter(None, lanes)), threads, waits=True))
+        order = sorted(range(len(needs)), key=lambda unit: (played.best.starts[unit], unit))
+        lanes = [tuple(unit for unit in order if played.best.devices[unit] == lane) for lane in range(count)]
+        found.append(StageChoice(tuple(filter(None, lanes)), threads, waits=True))
     return found
 
 

@@ -23,13 +23,14 @@ from opmark.api.report import make_report
 from opmark.api.result import open_store
 from opmark.api.run import run
 from opmark.api.space import space
-from opmark.api.tune import Tuning, tune
+from opmark.api.tune import Trial, Tuning, tune
 from opmark.api.tuned import export_tuned, import_tuned, tuned
 from opmark.cli.app import make_app
 from opmark.errors import UserError
 from opmark.report.charts.tuning import tuned_bars, tuning
 from opmark.schema import Run
 from opmark.store.sql import open_sql
+from opmark.tuning.search import run_folder
 
 pytestmark = pytest.mark.usefixtures("knobs")
 SHAPE = {"shape": [[64, 256]]}
@@ -256,6 +257,43 @@ def test_after_kill_9_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert one.entry.run == first.id
     assert before.items() <= after.items()  # nothing was measured twice
     assert one.entry.configuration == BEST
+
+
+def test_files_of_a_tuner_stay_until_its_tuning_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[bool] = []
+
+    def ask(tuner: Any, most: int) -> list[dict[str, bool]]:
+        kept = tuner.problem.folder / "kept"
+        found.append(kept.exists())
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.touch()
+        return [] if tuner.own_trials else [{"quick": True}]
+
+    def interrupt(trial: Trial) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("opmark_knobs.QuickTuner.ask", ask)
+    place = tmp_path / "cache" / "opmark" / "tuning"
+    db = tmp_path / "store.db"
+    with pytest.raises(KeyboardInterrupt):
+        tune_exp(db, tuner="quick", on_trial=interrupt)
+    (interrupted,) = place.iterdir()
+    (one,) = tune_exp(db, tuner="quick", resume=True).cases
+    assert one.entry.run == interrupted.name
+    assert found == [False, True, True]
+    assert list(place.iterdir()) == []
+    tune_exp(db, tuner="quick")  # a new run begins with nothing
+    assert found[3:] == [False, True]
+
+
+def test_files_of_tunings_that_nobody_resumes_are_removed(tmp_path: Path) -> None:
+    place = tmp_path / "cache" / "opmark" / "tuning"
+    for run_id, days in (("young", 1), ("old", 40), ("resumed", 40)):
+        (place / run_id / "case").mkdir(parents=True)
+        then = time.time() - days * 86400
+        os.utime(place / run_id, (then, then))
+    assert run_folder("resumed") == place / "resumed"
+    assert {one.name for one in place.iterdir()} == {"young", "resumed"}
 
 
 def test_the_hint_of_the_command_names_the_store_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:

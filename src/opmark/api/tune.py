@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -44,7 +45,7 @@ from opmark.schema.record import utc_now
 from opmark.schema.tuned import TunedEntry
 from opmark.store.protocol import Store
 from opmark.tuning.database import base_name, choose_entry, refuse_tuned, store_tuned, with_configuration
-from opmark.tuning.search import SearchOptions, SearchResult, Trial, TuningCandidate, search
+from opmark.tuning.search import SearchOptions, SearchResult, Trial, TuningCandidate, run_folder, search
 from opmark.tuning.spaces import Tunable, find_tunables, source_of, tunables_or_refuse
 from opmark.tuning.target import read_target
 from opmark.tuning.tuners import find_tuner
@@ -177,6 +178,7 @@ class _TuningSession:
             # Where no candidate was tried, nothing is known, not even that the default stays.
             tried = [one for one in tuned if one.search is None or one.search.candidates or one.entry.verdict]
             store_tuned(store, [one.entry for one in tried if one.standing is None])
+        shutil.rmtree(run_folder(run.id), ignore_errors=True)
         return Tuning(self.info.name, self.library, run, tuned, (run.id, *self.runs), tuple(self.notes))
 
     # What is tuned.
@@ -247,6 +249,7 @@ class _TuningSession:
         workers = WorkerOptions(
             request.timeout, request.compile_timeout, request.say, store.add_environment, clocks=clocks
         )
+        folder = run_folder(recorder.run.id)
         began = time.monotonic()
         for place, one in enumerate(found):
             left = self.budget - (time.monotonic() - began)
@@ -254,7 +257,7 @@ class _TuningSession:
             starts = self._known(one)
             options = SearchOptions(
                 request.tuner, request.trials, request.seed, time.monotonic() + share, workers, done, recorder.add,
-                request.on_trial, starts=starts,
+                request.on_trial, starts=starts, folder=folder,
             )  # fmt: skip
             if request.on_case:
                 request.on_case(describe_case(one.case), place, len(found))

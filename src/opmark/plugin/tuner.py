@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 
 from opmark.plugin.param import Params
 from opmark.plugin.space import Configuration, Space
@@ -25,6 +26,9 @@ class TuningProblem:
     """Configurations that are worth trying first: those of similar cases."""
     threads: int = 0
     """Threads of the worker that measures; 0 where that does not matter."""
+    folder: Path | None = None
+    """Folder for files of the tuner, which makes it if it needs one. A tuning that is resumed finds what it had kept;
+    the folder is removed when the tuning is done. Every search gives one."""
 
 
 class Tuner(ABC):

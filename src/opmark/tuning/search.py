@@ -7,13 +7,17 @@ asks the same questions, so that what is stored needs no second measurement.
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import median
 
+import platformdirs
 from msgspec.structs import replace as replace_fields
 
 from opmark.errors import TaskError, UserError
@@ -51,6 +55,8 @@ _MOST_BUILDERS = 8
 _PATIENCE = 20.0
 _SHORTEST_TIMEOUT = 10.0
 """A candidate may take so many times as long as the default, and at least so many seconds."""
+_KEPT_SECONDS = 30 * 86400.0
+"""How long the files of a tuner are kept after their tuning was interrupted."""
 COMPILE_CACHE = "OPMARK_COMPILE_CACHE"
 """Variable that names a folder in which the workers of one tuning share what they compile."""
 
@@ -115,6 +121,8 @@ class SearchOptions:
     starts: Sequence[TuningCandidate] = ()
     """What is known already: the search begins with it."""
     clock: Callable[[], float] = time.monotonic
+    folder: Path | None = None
+    """Folder of the run for files of its tuners; a temporary one if there is no run to be resumed."""
 
 
 class Measurer:
@@ -176,6 +184,7 @@ def search(tunables: Sequence[Tunable], default: Task, options: SearchOptions) -
     """Search the spaces of one case, each with its share of the trials. `default` is the task without tuning."""
     short = replace_fields(default, settings=replace_fields(default.settings, sampling=SHORT))
     with shared_cache(default) as environ, ExitStack() as stack:
+        folder = options.folder or Path(stack.enter_context(ScratchFolder("tuner")))
         measurer = Measurer(options, environ)
         stack.callback(measurer.close)
         builders = Builders(options, environ)
@@ -187,7 +196,7 @@ def search(tunables: Sequence[Tunable], default: Task, options: SearchOptions) -
         _measure_known(tunables, short, result, measurer, options)
         for place, tunable in enumerate(tunables):
             share = (options.trials - len(result.candidates)) // (len(tunables) - place)
-            _search_one(tunable, short, share, result, measurer, builders, options)
+            _search_one(tunable, short, share, result, measurer, builders, options, folder)
         measurer.close()
         builders.close()
         result.tied = race(result, default, options, environ)
@@ -220,8 +229,9 @@ def _search_one(
     measurer: Measurer,
     builders: Builders,
     options: SearchOptions,
+    folder: Path,
 ) -> None:
-    problem = tunable.problem(options.seed, _starts(tunable, options), short.settings.threads)
+    problem = tunable.problem(options.seed, _starts(tunable, options), short.settings.threads, folder)
     tuner = make_tuner(options.tuner, problem, tunable.backend)
     batch = tuner.batch or max(_BATCH, 2 * builders.count)
     began, first = options.clock(), len(result.candidates)
@@ -273,6 +283,23 @@ def _starts(tunable: Tunable, options: SearchOptions) -> tuple[Configuration, ..
     if tunable.space.why_not(usual) is None and usual not in found:
         found.append(usual)
     return tuple(found)
+
+
+# Files of tuners.
+
+
+def run_folder(run: str) -> Path:
+    """Return the folder of a run for files of its tuners, which may not exist yet. Folders of runs that nobody has
+    resumed for a month are removed."""
+    place = platformdirs.user_cache_path("opmark") / "tuning"
+    folder = place / run
+    if folder.exists():
+        os.utime(folder)
+    for other in place.glob("*"):
+        with suppress(FileNotFoundError):  # another tuning removes it too
+            if time.time() - other.stat().st_mtime > _KEPT_SECONDS:
+                shutil.rmtree(other)
+    return folder
 
 
 # Building side by side, timing apart.

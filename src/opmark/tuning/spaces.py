@@ -17,6 +17,7 @@ from opmark.plugin.registry import implementations
 from opmark.plugin.registry import operator as find_operator
 from opmark.plugin.space import COUNTED_WHOLE, Configuration, Value, join_spaces
 from opmark.schema import Case
+from opmark.schema.case import content_id
 
 Pairs = tuple[tuple[str, Value], ...]
 """A configuration as the settings of a task have it."""
@@ -35,10 +36,12 @@ class Tunable:
     def name(self) -> str:
         return f"{self.case.op} on {self.backend.name} ({self.implementation.label})"
 
-    def problem(self, seed: int = 0, starts: tuple[Configuration, ...] = (), threads: int = 0) -> TuningProblem:
+    def problem(self, seed: int, starts: tuple[Configuration, ...], threads: int, folder: Path) -> TuningProblem:
+        """Return what a tuner is told. `folder` is that of the run, in which each tunable has one of its own."""
+        label = self.implementation.label
         return TuningProblem(
-            self.case.op, self.case.params, self.backend.name, self.implementation.label, self.space, seed, starts,
-            threads,
+            self.case.op, self.case.params, self.backend.name, label, self.space, seed, starts, threads,
+            folder / content_id([self.case.id, label]),
         )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """TVM's own tuner, MetaSchedule, for whatever TVM imports: operators and whole models.
 
-This module is the program of a child process, which `tuner.py` starts and may kill at any time: records are on disk as
-soon as they are measured. A request is JSON on standard input (TuningOrder); `database_workload.json` and
+This module is the program of a child process, which `tuner.py` starts and may kill at any time: each record is on disk
+as soon as it is measured. A request is JSON on standard input (TuningOrder); `database_workload.json` and
 `database_tuning_record.json` in its folder are the answer.
 
 Two traps are avoided. TVM 0.27 with a newer apache-tvm-ffi than 0.1.14 ends in a segmentation fault, so that package is
@@ -60,22 +60,29 @@ def load_few_intrinsics() -> None:
 
 
 def tune(order: TuningOrder) -> None:
-    """Tune an operator or a model, and leave the records in the folder of the order. What is there already counts."""
+    """Tune an operator or a model, and leave the records in the folder of the order. What has a record there already is
+    not measured again."""
     load_few_intrinsics()
     from tvm.s_tir import meta_schedule as ms
 
+    from opmark.frameworks.tvm.candidates import FreshCandidates, RecordingRunner, hash_program
     from opmark.frameworks.tvm.targets import cpu_target, lower_graph, operator_graph
 
     target = cpu_target(order.threads)
     lowered = lower_graph(operator_graph(order.op, order.params), target)
     tasks = ms.relax_integration.extract_tasks(lowered, target)
-    strategy = order.strategy
-    if strategy == "evolutionary":
-        strategy = ms.search_strategy.EvolutionarySearch(
-            population_size=_POPULATION, init_measured_ratio=0.2, init_min_unmeasured=24, genetic_num_iters=2
-        )
+    evolution = {"population_size": _POPULATION, "init_measured_ratio": 0.2, "init_min_unmeasured": 24}
+    settings = {**evolution, "genetic_num_iters": 2} if order.strategy == "evolutionary" else {}
+    database = ms.database.JSONDatabase(work_dir=order.folder)
+    measured = {hash_program(record.as_measure_candidate()) for record in database.get_all_tuning_records()}
+    strategy = FreshCandidates(ms.search_strategy.SearchStrategy.create(order.strategy, **settings), measured)
     contexts, weights = ms.relax_integration.extracted_tasks_to_tune_contexts(
         tasks, order.folder, strategy=strategy, seed=order.seed
+    )
+    scheduler = ms.task_scheduler.GradientBased()
+    runner = ms.runner.LocalRunner(
+        timeout_sec=_CANDIDATE_SECONDS,
+        evaluator_config=ms.runner.EvaluatorConfig(number=1, repeat=3, min_repeat_ms=10),
     )
     ms.tune_tasks(
         tasks=contexts,
@@ -86,11 +93,10 @@ def tune(order: TuningOrder) -> None:
         builder=ms.builder.LocalBuilder(
             max_workers=order.threads, timeout_sec=_CANDIDATE_SECONDS, initializer=load_few_intrinsics
         ),
-        runner=ms.runner.LocalRunner(
-            timeout_sec=_CANDIDATE_SECONDS,
-            evaluator_config=ms.runner.EvaluatorConfig(number=1, repeat=3, min_repeat_ms=10),
-        ),
-        database=ms.database.JSONDatabase(work_dir=order.folder),
+        runner=RecordingRunner(runner, scheduler, database),
+        database=database,
+        measure_callbacks=[ms.measure_callback.RemoveBuildArtifact(), ms.measure_callback.UpdateCostModel()],
+        task_scheduler=scheduler,
     )
 
 

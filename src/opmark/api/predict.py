@@ -63,6 +63,7 @@ from opmark.schema.options import PathLike, Selection
 from opmark.schema.record import Figure
 from opmark.schema.workload import VERSION
 from opmark.store.protocol import Store
+from opmark.store.record_codec import figures_of
 from opmark.units import count_noun
 
 PROBES = 10
@@ -320,7 +321,21 @@ def _has_peaks(backend: str, db: PathLike | None, threads: int | None) -> bool:
 
 
 def _figures_of(store: Store, backend: str, threads: int | None) -> list[Figure]:
-    return [one for one in store.figures() if one.backend == backend and threads in (None, one.threads)]
+    """Return what was measured of a backend as it is: studies of factors and tunings measure knobs and shares of the
+    machine too, which are times of another kind."""
+    studies = {run.id for run in store.runs() if run.session and run.session != LABEL}
+    found = [one for one in store.figures() if one.backend == backend and threads in (None, one.threads)]
+    kept = [one for one in found if one.run not in studies]
+    for run in studies & {one.run for one in found}:
+        for record in store.records(run):
+            settings = record.task.settings
+            if (
+                record.task.backend == backend
+                and threads in (None, settings.threads)
+                and not (settings.configuration or settings.resources)
+            ):
+                kept += figures_of(run, record)
+    return kept
 
 
 def measure_for_training(
@@ -510,9 +525,9 @@ def _entry_call(entry: Entry) -> CallSizes | None:
 def _calls(samples: Samples) -> list[CallSizes]:
     columns = (samples.batch, samples.m, samples.n, samples.k, samples.flops, samples.nbytes, samples.image,
                samples.channels, samples.written)  # fmt: skip
-    rows: Iterator[Any] = zip(*(column.tolist() for column in columns), samples.numbers.tolist(), strict=True)
-    named = zip(samples.operator, rows, strict=True)
-    return [CallSizes(str(op), *sizes, numbers=tuple(own)) for op, (*sizes, own) in named]  # type: ignore[misc]
+    rows: Iterator[Any] = zip(*(column.tolist() for column in columns), strict=True)
+    named = zip(samples.operator, rows, samples.numbers.tolist(), samples.stride.tolist(), strict=True)
+    return [CallSizes(str(op), *sizes, numbers=tuple(own), stride=stride) for op, sizes, own, stride in named]
 
 
 def _not_predicted(case: Case, why: str) -> str:

@@ -526,8 +526,8 @@ def _calls(samples: Samples) -> list[CallSizes]:
     columns = (samples.batch, samples.m, samples.n, samples.k, samples.flops, samples.nbytes, samples.image,
                samples.channels, samples.written)  # fmt: skip
     rows: Iterator[Any] = zip(*(column.tolist() for column in columns), strict=True)
-    named = zip(samples.operator, rows, samples.numbers.tolist(), samples.stride.tolist(), strict=True)
-    return [CallSizes(str(op), *sizes, numbers=tuple(own), stride=stride) for op, sizes, own, stride in named]
+    named = zip(samples.operator, rows, map(tuple, samples.numbers.tolist()), samples.stride.tolist(), strict=True)
+    return [CallSizes(str(op), *sizes, numbers, stride) for op, sizes, numbers, stride in named]
 
 
 def _not_predicted(case: Case, why: str) -> str:

@@ -214,6 +214,18 @@ def test_a_backend_is_learnt_from_what_was_measured_here(
     assert "hint: " in done.err
 
 
+def test_probes_do_not_adapt_a_model_of_one_chip(tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    table = tmp_path / "linear.csv"
+    rows = "".join(f"T4,1,{32 + 8 * size},64,{16 * size},{0.02 + size / 1e4}\n" for size in range(1, 41))
+    table.write_text(f"device,B,M,N,K,ms\n{rows}")
+    save_predictor(train_from_files([table], say=lambda line: None), tmp_path / "own.npz")
+    with pytest.raises(UserError, match="cannot adapt a model of Tesla T4: how chips differ is learnt from three"):
+        probe("T4", tables=[table], model=tmp_path / "own.npz")
+    with pytest.raises(UserError, match="cannot adapt"):
+        probe_workload("T4", model=tmp_path / "own.npz")
+
+
 def test_what_a_study_of_knobs_measured_is_not_learnt(tmp_path: Path) -> None:
     settings = settings_for(MeasureOptions(effort="quick", threads=2, processes=1))[0]
     case = Case.of("exp", {"shape": [8], "dtype": "float32"}, "forward")

@@ -7,9 +7,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 
 from opmark.api.predict import (
+    _calls,
+    _figures_of,
     find_predictor,
     measure_for_training,
     predict,
@@ -20,11 +24,15 @@ from opmark.api.predict import (
     train_from_files,
 )
 from opmark.api.requests import RunRequest
-from opmark.api.result import facts_of, open_store
+from opmark.api.result import facts_of, open_store, store_all
 from opmark.errors import UserError
-from opmark.prediction.measured import samples_of_figures
-from opmark.schema import Entry
+from opmark.prediction.measured import random_calls, samples_of_figures
+from opmark.prediction.samples import ChipFigures, samples_of
+from opmark.runner.plan import Plan, settings_for
+from opmark.runner.session import new_run
+from opmark.schema import Case, Entry, Record, Resources, Task
 from opmark.schema.machine import Level, Peaks, findings_key
+from opmark.schema.options import MeasureOptions
 
 Command = Callable[..., Any]
 SIZES = {"M": 2048, "N": 1024, "K": 512}
@@ -206,6 +214,35 @@ def test_a_backend_is_learnt_from_what_was_measured_here(
     assert "hint: " in done.err
 
 
+def test_probes_do_not_adapt_a_model_of_one_chip(tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    table = tmp_path / "linear.csv"
+    rows = "".join(f"T4,1,{32 + 8 * size},64,{16 * size},{0.02 + size / 1e4}\n" for size in range(1, 41))
+    table.write_text(f"device,B,M,N,K,ms\n{rows}")
+    save_predictor(train_from_files([table], say=lambda line: None), tmp_path / "own.npz")
+    with pytest.raises(UserError, match="cannot adapt a model of Tesla T4: how chips differ is learnt from three"):
+        probe("T4", tables=[table], model=tmp_path / "own.npz")
+    with pytest.raises(UserError, match="cannot adapt"):
+        probe_workload("T4", model=tmp_path / "own.npz")
+
+
+def test_what_a_study_of_knobs_measured_is_not_learnt(tmp_path: Path) -> None:
+    settings = settings_for(MeasureOptions(effort="quick", threads=2, processes=1))[0]
+    case = Case.of("exp", {"shape": [8], "dtype": "float32"}, "forward")
+    record = Record(Task(case, "null-device", "null", settings), "ok", started="2030-01-01T00:00:00.000+00:00")
+    settings = msgspec.structs.replace(settings, process=1)
+    changed = [msgspec.structs.replace(settings, configuration=(("tile", 1),)),
+               msgspec.structs.replace(settings, resources=Resources(sms=8)), settings]  # fmt: skip
+    tasks = [msgspec.structs.replace(record.task, settings=one) for one in changed]
+    db, empty = tmp_path / "store.db", Plan((), ())
+    with closing(open_store(db, create=True)) as store:
+        store_all(store, new_run(empty, "run"), [], [record])
+        studied = [msgspec.structs.replace(record, task=task) for task in tasks]
+        store_all(store, msgspec.structs.replace(new_run(empty, "study"), session="factors-1"), [], studied)
+        assert len(_figures_of(store, "null-device", None)) == 2
+        assert len(_figures_of(store, "null-device", 1)) == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -293,3 +330,11 @@ def test_calls_that_cannot_be_predicted_are_not_taken_for_fused_ones() -> None:
     assert whole is not None
     assert "embedding" in whole.unknown
     assert whole.calls == whole.made
+
+
+def test_candidates_for_probes_are_the_calls_that_were_learnt() -> None:
+    calls = [sizes for _, sizes in random_calls(20, np.random.default_rng(8), ["conv2d"])]
+    chips = {"a": ChipFigures("a", 1e13, 1e12, 80, 4e6, 250.0, 1.4e9, 12.0)}
+    again = _calls(samples_of(calls, ["a"] * 20, [1.0] * 20, chips))
+    assert {one.stride for one in calls} == {1, 2}
+    assert [one.stride for one in again] == [one.stride for one in calls]

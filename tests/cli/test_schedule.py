@@ -57,6 +57,23 @@ def test_the_price_of_anarchy_is_printed_beside_the_optimum(main: Command, tmp_p
     assert "price of anarchy: 1.5" in main("schedule", str(tmp_path / "t.yaml")).out
 
 
+@pytest.mark.skipif(bool(why_no_solver()), reason="there is no solver")
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e5])
+def test_a_chain_goes_to_the_device_that_is_fastest_for_each_operator(tmp_path: Path, scale: float) -> None:
+    quick, slow = {"cpu": scale, "npu": 10 * scale}, {"cpu": 10 * scale, "npu": scale}
+    table = {"operators": [{"name": "a", "seconds": quick}, {"name": "b", "seconds": slow, "needs": [0]},
+                           {"name": "c", "seconds": quick, "needs": [1]}]}  # fmt: skip
+    found = opmark.schedule(str(write(tmp_path / "t.yaml", table)))
+    seconds = {one.method: one.seconds for one in found.predictions}
+    assert seconds == pytest.approx({"sequential": 12 * scale, "equilibrium": 3 * scale, "optimum": 3 * scale})
+
+
+def test_operators_that_are_joined_because_there_are_many_are_said(tmp_path: Path) -> None:
+    chain = [{"name": f"o{i}", "seconds": {"a": 1.0, "b": 2.0}, "needs": [i - 1] if i else []} for i in range(61)]
+    found = opmark.schedule(str(write(tmp_path / "t.yaml", {"operators": chain})))
+    assert "61 operators are joined into 1 unit, which no schedule takes apart" in " ".join(found.notes)
+
+
 def test_tables_of_two_machines_are_joined(tmp_path: Path) -> None:
     files = []
     for device in ("cpu", "npu"):

@@ -12,10 +12,12 @@ from msgspec.structs import replace
 from opmark.errors import UserError
 from opmark.plugin.registry import operator as find_operator
 from opmark.prediction.features import features
-from opmark.prediction.measured import FAMILIES, choose_entries, entry_of, random_calls
+from opmark.prediction.measured import FAMILIES, choose_entries, entry_of, random_calls, samples_of_figures
 from opmark.prediction.samples import ChipFigures, Samples, class_of, samples_of, sizes_of_case
 from opmark.schema import Case, Entry
 from opmark.schema.call_sizes import CallSizes
+from opmark.schema.machine import Level, Peaks
+from opmark.schema.record import Figure
 
 CHIP = ChipFigures("a", 5e12, 2e11, 20, 4e6, 200.0, 1.4e9, 12.0)
 
@@ -95,3 +97,14 @@ def test_an_operator_that_its_neighbours_do_not_tell_is_measured_more() -> None:
     candidates = [Entry(name, {"shape": [3000, 64]}) for name in ("relu", "gelu")]
     chosen = choose_entries(candidates, rows(["relu", "gelu"], [3000.0, 3000.0], [np.nan] * 2), known, 1)
     assert chosen[0].op == "gelu"
+
+
+def test_measured_peaks_are_at_least_what_was_reached() -> None:
+    """Another backend, or a busy machine, may have measured less than a backend reaches: that bounds nothing."""
+    matmul = find_operator("matmul")
+    case = Case.of("matmul", matmul.complete({"M": 1024, "N": 1024, "K": 1024}), "forward")
+    figure = Figure("run", case.id, "matmul", "b", "b", 2, 0, "ok", "here", "now", "latency", "warm", 0.01)
+    for backend, expected in (("slow", 2 * 1024**3 / 0.01), ("", 1e9)):  # the peaks of a datasheet stay
+        peaks = Peaks("cpu", "made up", {"float32": 1e9}, [Level("memory", 1e10)], backend=backend)
+        samples, _ = samples_of_figures([figure], {case.id: case}, {"here": ("cpu", peaks)}, "b")
+        assert samples.chips["cpu"].flops == pytest.approx(expected)

@@ -174,6 +174,20 @@ def test_what_does_nothing_has_no_effect() -> None:
     assert np.mean(chances) == pytest.approx(0.5, abs=0.12)
 
 
+def test_an_effect_is_seen_among_many_factors() -> None:
+    """The probability of every factor and pair is corrected for their number, here 45."""
+    axes = tuple(FactorAxis(f"f{i}", (0.0, 1.0), 0) for i in range(9))
+    points = tuple(tuple(int(i in on) for i in range(9)) for n in range(3) for on in combinations(range(9), n))
+    generator = np.random.default_rng(4)
+    law = np.array([float(point[0]) for point in points])
+    found = variance_shares(FactorDesign(axes, points, rounds_of(law, 0.02, generator)))
+    assert found is not None
+    tests = len(found.main) + len(found.pairs)
+    assert tests == 45
+    assert found.main["f0"].p * tests < 0.05
+    assert min(one.p for name, one in found.main.items() if name != "f0") * tests > 0.05
+
+
 def test_missing_values_cost_precision_and_nothing_else() -> None:
     shares = [variance_shares(design(lambda a, b, _: a + 0.5 * b, 0.02, seed, 0.1), draws=199) for seed in range(20)]
     assert np.mean([one.main["size"].share for one in shares if one]) == pytest.approx(0.8, abs=0.02)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,7 @@ from opmark.prediction.samples import (
     ChipFigures,
     Samples,
     chip_figures,
+    class_of,
     missing_figures,
     samples_of,
     sizes_of_case,
@@ -63,6 +64,7 @@ from opmark.schema.options import PathLike, Selection
 from opmark.schema.record import Figure
 from opmark.schema.workload import VERSION
 from opmark.store.protocol import Store
+from opmark.store.record_codec import figures_of
 from opmark.units import count_noun
 
 PROBES = 10
@@ -320,7 +322,21 @@ def _has_peaks(backend: str, db: PathLike | None, threads: int | None) -> bool:
 
 
 def _figures_of(store: Store, backend: str, threads: int | None) -> list[Figure]:
-    return [one for one in store.figures() if one.backend == backend and threads in (None, one.threads)]
+    """Return what was measured of a backend as it is: studies of factors and tunings measure knobs and shares of the
+    machine too, which are times of another kind."""
+    studies = {run.id for run in store.runs() if run.session and run.session != LABEL}
+    found = [one for one in store.figures() if one.backend == backend and threads in (None, one.threads)]
+    kept = [one for one in found if one.run not in studies]
+    for run in studies & {one.run for one in found}:
+        for record in store.records(run):
+            settings = record.task.settings
+            if (
+                record.task.backend == backend
+                and threads in (None, settings.threads)
+                and not (settings.configuration or settings.resources)
+            ):
+                kept += figures_of(run, record)
+    return kept
 
 
 def measure_for_training(
@@ -418,7 +434,9 @@ def probe_entries(predictor: Predictor, on: str, count: int = PROBES) -> dict[st
 
 def probe_workload(on: str, *, backend: str | None = None, model: PathLike | None = None, count: int = PROBES) -> str:
     """Return the probes that would teach most about a chip as a workload file."""
-    found = probe_entries(find_predictor(backend, on, model), on, count)
+    predictor = find_predictor(backend, on, model)
+    _refuse_few_chips(predictor, predictor.models.keys())
+    found = probe_entries(predictor, on, count)
     entries = [entry for kind in found.values() for entry in kind]
     return workload_file.yaml_text(Workload(VERSION, "probes", entries, f"Probes of {on} for `opmark predict probe`."))
 
@@ -439,6 +457,7 @@ def probe(
         paths = [path for one in map(Path, tables) for path in (tables_in(one) if one.is_dir() else [one])]
         probes = read_tables(paths, keep_drift=True, say=say)
     else:
+        _refuse_few_chips(predictor, predictor.models.keys())
         backend = backend or predictor.backend
         entries = [entry for kind in probe_entries(predictor, on, count).values() for entry in kind]
         run_entries(entries, backend, db=db)
@@ -458,8 +477,20 @@ def probe(
             f"no probe is of {name}; they are of {', '.join(sorted(set(probes.device))) or 'nothing'}",
             "--on names the chip that the probes were measured on",
         )
+    _refuse_few_chips(predictor, {class_of(str(op)) for op in own.operator})
     predictor.add_probes(own)
     return predictor, len(own)
+
+
+def _refuse_few_chips(predictor: Predictor, kinds: Set[str]) -> None:
+    for kind in sorted(kinds & predictor.models.keys()):
+        learnt = predictor.models[kind]
+        if np.isnan(learnt.unseen):
+            raise UserError(
+                f"probes of class {kind} cannot adapt a model of {', '.join(learnt.own)}: how chips differ is learnt "
+                "from three or more",
+                "measure more shapes with `opmark run`, and learn from all of them with `opmark predict train`",
+            )
 
 
 def save_predictor(predictor: Predictor, path: PathLike | None = None) -> Path:
@@ -510,9 +541,10 @@ def _entry_call(entry: Entry) -> CallSizes | None:
 def _calls(samples: Samples) -> list[CallSizes]:
     columns = (samples.batch, samples.m, samples.n, samples.k, samples.flops, samples.nbytes, samples.image,
                samples.channels, samples.written)  # fmt: skip
-    rows: Iterator[Any] = zip(*(column.tolist() for column in columns), samples.numbers.tolist(), strict=True)
-    named = zip(samples.operator, rows, strict=True)
-    return [CallSizes(str(op), *sizes, numbers=tuple(own)) for op, (*sizes, own) in named]  # type: ignore[misc]
+    numbers = map(tuple, samples.numbers.tolist())
+    rows: Iterator[Any] = zip(samples.operator, *(column.tolist() for column in columns), numbers,
+                              samples.stride.tolist(), strict=True)  # fmt: skip
+    return [CallSizes(*row) for row in rows]
 
 
 def _not_predicted(case: Case, why: str) -> str:

@@ -16,7 +16,15 @@ from opmark.prediction.fusion import fuse, queue_seconds
 from opmark.prediction.measured import bound_call, device_name
 from opmark.prediction.predictor import ENERGY, FAR, Prediction, Predictor, shipped
 from opmark.prediction.readers import find_chip
-from opmark.prediction.samples import ChipFigures, Samples, class_of, samples_of, sizes_of_case
+from opmark.prediction.samples import (
+    BEYOND_CACHE,
+    ChipFigures,
+    Samples,
+    class_of,
+    least_flops,
+    samples_of,
+    sizes_of_case,
+)
 from opmark.runner.plan import default_threads
 from opmark.runner.worker_process import environ_for
 from opmark.schema import Case
@@ -181,8 +189,8 @@ def place_call(
         return bound_call(call, dtype, peaks)
     figures = predictor.chips.get(device_name(name, dtype)) or predictor.chips[name]
     # Small data may lie in a cache of unknown bandwidth: only computing bounds it.
-    moving = call.nbytes / figures.bandwidth if call.nbytes > 4 * figures.cache else 0.0
-    return figures, max(call.flops / figures.flops, moving)
+    moving = call.nbytes / figures.bandwidth if call.nbytes > BEYOND_CACHE * figures.cache else 0.0
+    return figures, max(least_flops(call) / figures.flops, moving)
 
 
 def find_chip_of(on: str, predictor: Predictor) -> tuple[str, Peaks | None]:

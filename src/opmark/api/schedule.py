@@ -288,6 +288,10 @@ def _schedule_table(
     table: DeviceTable, names: Sequence[str], method: str, program: str, notes: Sequence[str]
 ) -> Scheduling:
     units, times = device_times(table, names)
+    if len(units) < len(table.operators):
+        many = count_noun(len(table.operators), "operator")
+        notes = [*notes, f"{many} are joined into {count_noun(len(units), 'unit')}, which no schedule takes apart: "
+                 "the optimum is that of the units"]  # fmt: skip
     found = schedule_devices(times)
     predictions = _device_predictions(found, times)
     return Scheduling(
@@ -336,6 +340,9 @@ def _device_notes(found: DeviceSchedules) -> list[str]:
     notes = []
     if found.no_optimum:
         notes.append(f"no optimum and no price of anarchy: {found.no_optimum}")
+    if found.equilibria and found.optimum and not found.optimum.proven and found.optimum.bound > 0:
+        most = found.equilibria.worst.makespan / found.optimum.bound
+        notes.append(f"the optimum is not proven: the price of anarchy may be up to {most:.4g}")
     if found.equilibria is None:
         notes.append("no equilibrium: from every start, units move round in a circle")
     return notes

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from opmark.errors import InvalidFile, UserError
 from opmark.prediction.equilibrium import DeviceTimes
+from opmark.prediction.optimum import MOST_UNITS
 from opmark.prediction.units import UnitGraph, make_units
 from opmark.schema.schedule import OperatorGraph
 
@@ -110,11 +111,10 @@ def write_table(table: DeviceTable, path: Path) -> None:
     path.write_text(yaml.safe_dump(document, sort_keys=False, width=120), encoding="utf-8")
 
 
-def device_times(
-    table: DeviceTable, devices: Sequence[str], shortest: float | None = None
-) -> tuple[UnitGraph, DeviceTimes]:
-    """Return the units of a table, and what they cost on these devices. Short operators are joined, as far as a device
-    can run them all."""
+def device_times(table: DeviceTable, devices: Sequence[str]) -> tuple[UnitGraph, DeviceTimes]:
+    """Return the units of a table, and what they cost on these devices. Each operator is a unit, because neighbours may
+    be fastest on different devices; where there are too many for the solver, chains and short operators are joined, as
+    far as a device can run them all."""
     graph = table.graph()
     absent = [name for name in devices if name not in table.devices]
     if absent:
@@ -134,8 +134,8 @@ def device_times(
     seconds = [min(one.seconds[name] for name in devices if name in one.seconds) for one in table.operators]
     everywhere = all(set(devices) <= set(one.seconds) for one in table.operators)
     # Where some operators cannot run everywhere, joining them could leave no device that runs a unit.
-    least = 0.0 if not everywhere else _shortest(seconds) if shortest is None else shortest
-    units = make_units(graph, seconds, least) if everywhere else _each_alone(graph, seconds)
+    joined = everywhere and len(seconds) > MOST_UNITS
+    units = make_units(graph, seconds, _shortest(seconds)) if joined else _each_alone(graph, seconds)
     rows = []
     for members in units.members:
         own = [table.operators[i].seconds for i in members]

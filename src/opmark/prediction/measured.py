@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.plugin.operator import Operator
@@ -16,12 +17,14 @@ from opmark.prediction.features import size_axes
 from opmark.prediction.predictor import ENERGY
 from opmark.prediction.samples import (
     BATCHED,
+    BEYOND_CACHE,
     CONVOLUTION,
     LINEAR,
     ChipFigures,
     Samples,
     chip_figures,
     class_of,
+    least_flops,
     samples_of,
     sizes_of_case,
 )  # fmt: skip
@@ -70,7 +73,7 @@ def bound_call(sizes: CallSizes, dtype: str, peaks: Peaks, *, cold: bool = False
     """Return the figures of a chip and the least time of a call there."""
     figures = chip_figures(peaks, dtype, peaks.threads)
     moving = peaks.moving_time(int(sizes.nbytes), cold=cold)
-    return figures, max(sizes.flops / figures.flops, moving.seconds if moving else 0.0)
+    return figures, max(least_flops(sizes) / figures.flops, moving.seconds if moving else 0.0)
 
 
 def samples_of_figures(
@@ -94,7 +97,8 @@ def samples_of_figures(
     for one in own:
         if (one.quantity, one.cache) == chosen and one.environment in peaks and one.case in cases and one.median:
             times.setdefault((one.case, one.environment), []).append(one.median)
-    calls, devices, seconds, bounds, chips = [], [], [], [], {}
+    calls, devices, seconds, bounds = [], [], [], []
+    chips: dict[str, ChipFigures] = {}
     for (case_id, environment), medians in times.items():
         name, own_peaks = peaks[environment]
         case = cases[case_id]
@@ -106,7 +110,7 @@ def samples_of_figures(
             continue
         device = device_name(name, dtype)
         calls.append(found[0])
-        chips[device] = found[1]
+        chips.setdefault(device, found[1])
         devices.append(device)
         if chosen[0] == ENERGY:
             # Learnt as the seconds in which the chip's rated power is as much; nothing is known to bound it.
@@ -115,12 +119,23 @@ def samples_of_figures(
         else:
             seconds.append(float(np.median(medians)))
             bounds.append(min(found[2], seconds[-1]))
+            if own_peaks.backend:  # measured peaks
+                chips[device] = _raised(chips[device], found[0], seconds[-1])
     if not calls:
         raise UserError(
             f"no record of {backend} is on a chip with known peaks",
             "`opmark calibrate` measures the peaks of this machine",
         )
     return _once(samples_of(calls, devices, seconds, chips, bounds)), chosen[0]
+
+
+def _raised(figures: ChipFigures, call: CallSizes, seconds: float) -> ChipFigures:
+    """Return the measured peaks of a chip, at least as high as what a call has reached: another backend may have
+    measured them, or a busy machine, and what was reached is possible. Small data may come from a cache."""
+    moved = call.nbytes / seconds if call.nbytes > BEYOND_CACHE * figures.cache else 0.0
+    return replace(
+        figures, flops=max(figures.flops, least_flops(call) / seconds), bandwidth=max(figures.bandwidth, moved)
+    )
 
 
 def _once(samples: Samples) -> Samples:

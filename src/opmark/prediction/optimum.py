@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -10,8 +11,6 @@ from typing import Any
 from opmark.errors import UserError
 
 MOST_UNITS = 60
-_TICK = 1e-7
-"""Seconds of a step of time: times are whole numbers for the solver."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +42,19 @@ class Optimum:
     bound: float
 
 
-def whole_ticks(seconds: float, least: int = 1) -> float:
+def tick_of(units: Iterable[Iterable[float]]) -> float:
+    """Return the seconds of a step of time, because times are whole numbers for the solver: a millionth of the whole or
+    less. `units`: the times of each unit, where it can run."""
+    return float(10.0 ** (math.floor(math.log10(sum(map(max, units)))) - 6))
+
+
+def whole_ticks(seconds: float, tick: float, least: int = 1) -> float:
     """Return how long a unit takes for the solver; `least`: its fewest steps of time, 0 for a transfer."""
-    return _ticks(seconds, least) * _TICK
+    return _ticks(seconds, tick, least) * tick
 
 
-def _ticks(seconds: float, least: int = 1) -> int:
-    return max(least, round(seconds / _TICK))
+def _ticks(seconds: float, tick: float, least: int = 1) -> int:
+    return max(least, round(seconds / tick))
 
 
 def why_no_solver() -> str:
@@ -79,9 +84,11 @@ def find_optimum(
     from ortools.sat.python import cp_model
 
     model: Any = cp_model.CpModel()
-    ticks = [[_ticks(mode.seconds) for mode in own] for own in modes]
+    tick = tick_of([mode.seconds for mode in own] for own in modes)
+    ticks = [[_ticks(mode.seconds, tick) for mode in own] for own in modes]
     moves = {
-        edge: {pair: _ticks(seconds, 0) for pair, seconds in each.items()} for edge, each in (transfers or {}).items()
+        edge: {pair: _ticks(seconds, tick, 0) for pair, seconds in each.items()}
+        for edge, each in (transfers or {}).items()
     }
     horizon = sum(max(own) for own in ticks) + sum(max(each.values(), default=0) for each in moves.values())
     starts = [model.new_int_var(0, horizon, f"start{i}") for i in range(len(modes))]
@@ -110,7 +117,7 @@ def find_optimum(
     model.add_max_equality(makespan, ends)
     model.minimize(makespan)
     for one in hint:
-        model.add_hint(starts[one.unit], round(one.start / _TICK))
+        model.add_hint(starts[one.unit], round(one.start / tick))
         for i, pick in enumerate(chosen[one.unit]):
             model.add_hint(pick, i == one.mode)
     solver: Any = cp_model.CpSolver()
@@ -123,9 +130,9 @@ def find_optimum(
     placed = []
     for unit, own in enumerate(modes):
         picked = next(i for i in range(len(own)) if solver.boolean_value(chosen[unit][i]))
-        start = solver.value(starts[unit]) * _TICK
-        placed.append(SolvedUnit(unit, picked, start, solver.value(ends[unit]) * _TICK))
+        start = solver.value(starts[unit]) * tick
+        placed.append(SolvedUnit(unit, picked, start, solver.value(ends[unit]) * tick))
     placed.sort(key=lambda one: (one.start, one.unit))
     return Optimum(
-        solver.objective_value * _TICK, tuple(placed), status == cp_model.OPTIMAL, solver.best_objective_bound * _TICK
+        solver.objective_value * tick, tuple(placed), status == cp_model.OPTIMAL, solver.best_objective_bound * tick
     )

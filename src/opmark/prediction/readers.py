@@ -6,6 +6,7 @@ import csv
 import gzip
 import hashlib
 import io
+import zlib
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
@@ -69,10 +70,14 @@ def read_tables(paths: Sequence[Path], *, keep_drift: bool = False, say: Callabl
     for path in paths:
         for number, row in enumerate(_rows(path), 2):
             try:
+                if None in row:
+                    raise ValueError("more values than columns")
                 time = float(row["ms"]) / 1e3
                 if not 0 < time < float("inf"):
                     raise ValueError(f"time of {row['ms']} ms")
                 calls.append(_call(row))
+                if min(calls[-1].batch, calls[-1].m, calls[-1].n, calls[-1].k, calls[-1].image) <= 0:
+                    raise ValueError("a size that is not above 0")
             except (ValueError, KeyError, ZeroDivisionError) as error:
                 raise InvalidFile(
                     f"{path}:{number}: {error}", "expected sizes as whole numbers, time as `ms`"
@@ -114,10 +119,10 @@ def _figures(name: str) -> ChipFigures:
 def _rows(path: Path) -> list[dict[str, str]]:
     try:
         data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-    except (gzip.BadGzipFile, EOFError, UnicodeDecodeError) as error:
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+    except (gzip.BadGzipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
         raise InvalidFile(f"{path}: is not a table: {error}", "expected CSV, plain or compressed with gzip") from None
-    reader = csv.DictReader(io.StringIO(text))
+    reader = csv.DictReader(io.StringIO(text), restval="")
     columns = set(reader.fieldnames or ())
     if not any(needed <= columns for needed in (_PRODUCT, _CONVOLUTION, _ROWS)):
         raise InvalidFile(
@@ -166,7 +171,7 @@ def without_drift(samples: Samples, drift: np.ndarray, say: Callable[[str], None
     if not kept.all():
         say(f"left out, because they are mostly drift: {count_noun(int((~kept).sum()), 'call')}")
     samples = samples.take(kept)
-    samples.seconds = np.maximum(samples.seconds - drift[kept], samples.bound)
+    samples.seconds = samples.seconds - drift[kept]
     return samples
 
 

@@ -22,6 +22,7 @@ from opmark.prediction.optimum import (
     Optimum,
     SolvedUnit,
     find_optimum,
+    tick_of,
     whole_ticks,
     why_no_solver,
 )
@@ -284,9 +285,10 @@ def place_stages(
 ) -> list[SolvedUnit]:
     """Return when units begin in stages of lanes, each with the number of its mode: a schedule that the solver need
     not find."""
+    tick = tick_of([mode.seconds for mode in own] for own in modes)
     now, placed = 0.0, list[SolvedUnit]()
     for lanes, mode in stages:
-        length = {unit: whole_ticks(modes[unit][mode].seconds) for lane in lanes for unit in lane}
+        length = {unit: whole_ticks(modes[unit][mode].seconds, tick) for lane in lanes for unit in lane}
         times = lane_times(lanes, needs, length.__getitem__)
         placed += [SolvedUnit(unit, mode, now + start, now + end) for unit, (start, end) in times.items()]
         now = max(one.end for one in placed)
@@ -349,11 +351,15 @@ def schedule_devices(times: DeviceTimes, seed: int = 0, limit: float = 10.0) -> 
 
 def _place_played(times: DeviceTimes, devices: Sequence[int]) -> list[SolvedUnit]:
     """Return when units begin on their devices, in whole ticks of the solver, each with the number of its mode."""
+    tick = tick_of([one for one in own if one < inf] for own in times.seconds)
     ticked = DeviceTimes(
         times.devices,
-        tuple(tuple(whole_ticks(one) if one < inf else inf for one in own) for own in times.seconds),
+        tuple(tuple(whole_ticks(one, tick) if one < inf else inf for one in own) for own in times.seconds),
         times.needs,
-        {edge: {pair: whole_ticks(one, 0) for pair, one in each.items()} for edge, each in times.transfers.items()},
+        {
+            edge: {pair: whole_ticks(one, tick, 0) for pair, one in each.items()}
+            for edge, each in times.transfers.items()
+        },
     )
     played = play(ticked, devices)
     return [

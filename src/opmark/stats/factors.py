@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 DRAWS = 499
 """Number of resamples of the noise behind every interval and probability."""
 ALPHA = 0.05
+_DRAWS_PER_TEST = 4 / ALPHA
 _PRIOR_FREEDOM = 4.0
 """The noise of a point is shrunk towards that of all points, as if so many further rounds had been seen."""
 _COMPLETE = 0.3
@@ -329,10 +330,13 @@ def variance_shares(design: FactorDesign, seed: int = 0, draws: int = DRAWS) -> 
     components = _components(design)
     if not components:
         return None
+    # The least probability is one over the draws, and it has to stay small when it is corrected for all components.
+    tests = max(draws, math.ceil(_DRAWS_PER_TEST * len(components)))
     missing = ~np.isfinite(design.values)
     centred = _fill(_centre(design.values)[None], missing)[0]
     means = centred.mean(axis=1)
-    noise = _fill(_noise_draws(centred, missing, draws, seed), missing)
+    every = _fill(_noise_draws(centred, missing, tests, seed), missing)
+    average, noise = every.mean(axis=2).T, every[:draws]
     # Where values are missing, products of rounds are not free of noise: so much is made by noise alone.
     bias = {key: float(_variance(one, noise).mean()) if missing.any() else 0.0 for key, one in components.items()}
     found = {key: float(_variance(one, centred[None])[0]) - bias[key] for key, one in components.items()}
@@ -342,8 +346,8 @@ def variance_shares(design: FactorDesign, seed: int = 0, draws: int = DRAWS) -> 
     drawn: dict[tuple[str, ...], Array] = {}
     chance: dict[tuple[str, ...], float] = {}
     for key, component in components.items():
-        alone = _square(component @ noise.mean(axis=2).T)
-        chance[key] = float((1 + (alone >= plain[key]).sum()) / (1 + draws))
+        alone = _square(component @ average)
+        chance[key] = float((1 + (alone >= plain[key]).sum()) / (1 + tests))
         drawn[key] = _variance(component, means[None, :, None] + noise) - bias[key]
     sums = np.sum([np.maximum(values, 0.0) for values in drawn.values()], axis=0)
     shares: dict[tuple[str, ...], VarianceShare] = {}

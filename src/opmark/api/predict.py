@@ -465,7 +465,6 @@ def probe(
 def save_predictor(predictor: Predictor, path: PathLike | None = None) -> Path:
     """Write a predictor to a file, or where `opmark predict` finds it for its backend."""
     target = Path(path) if path is not None else own_model(predictor.backend, predictor.quantity)
-    target.parent.mkdir(parents=True, exist_ok=True)
     save(predictor, target)
     return target
 

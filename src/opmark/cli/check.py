@@ -46,7 +46,7 @@ def measure_with_progress(request: RunRequest) -> Result:
 
 def _check(request: CheckRequest) -> CheckResult:
     from opmark.api.check import check_request
-    from opmark.cli.progress import Turns
+    from opmark.api.progress import Turns
 
     turns = Turns()
     try:

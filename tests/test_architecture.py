@@ -30,7 +30,7 @@ FRAMEWORKS = frozenset(
 )
 """Only the file of its own backend imports one of these when it is loaded."""
 
-GROUND = frozenset({"schema", "errors", "scratch", "units", "stats", "version", "_moved"})
+GROUND = frozenset({"schema", "errors", "files", "scratch", "units", "stats", "version", "_moved"})
 CORE = GROUND | {"plugin"}
 BELOW_API = CORE | {"catalogue", "hardware", "store", "runner", "analysis", "report"}
 

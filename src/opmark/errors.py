@@ -106,7 +106,8 @@ class WrongResult(TaskError):
 
 @contextmanager
 def in_stage(stage: str) -> Iterator[None]:
-    """Mark what is raised inside with the stage of its task (schema.TaskStage), where the worker cannot know it."""
+    """Mark what is raised inside with the stage of its task (schema.TaskStage), where the worker cannot know it. Any
+    exception is marked, because a framework or a function of the user may raise any, and goes on as it is."""
     try:
         yield
     except Exception as error:

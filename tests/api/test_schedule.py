@@ -170,8 +170,43 @@ def test_cores_that_are_not_shared_have_an_equilibrium_that_runs(folder: Path) -
     module, inputs = module_and_inputs()
     with found.compile() as compiled, torch.no_grad():
         torch.testing.assert_close(compiled(*inputs), module(*inputs))
-    with pytest.raises(UserError, match="there is no schedule by `stages` here"):
-        opmark.schedule(MODEL, params=SMALL, on="cpu:1,cpu:1", method="stages", measure=False, search="0.3s", threads=2)
+
+
+@pytest.mark.parametrize(
+    ("on", "method", "why", "hint"),
+    [
+        ("cpu:1,cpu:1", "stages", "no stages: they share resources", "--method equilibrium"),
+        ("cpu", "equilibrium", "no equilibrium: it needs several resources", "--on cpu:1,cpu:1"),
+        ("cpu", "optimum", "no optimum: no solver", "--method stages"),
+        ("cpu:1,cpu:1", "optimum", "no optimum: no solver", "--method equilibrium"),
+    ],
+)
+def test_a_method_without_a_schedule_is_refused_before_anything_starts(
+    on: str, method: str, why: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opmark.api.schedule.why_no_solver", lambda: "no solver")
+    monkeypatch.delattr("opmark.api.schedule.ProgramProcess")
+    with pytest.raises(UserError, match=why) as refused:
+        opmark.schedule(MODEL, params=SMALL, on=on, method=method, threads=2)
+    assert hint in str(refused.value.hint)
+
+
+def test_too_many_units_for_the_solver_are_known_before_stages_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opmark.api.schedule.MOST_UNITS", 0)
+    monkeypatch.setattr("opmark.api.schedule.why_no_solver", str)
+    monkeypatch.delattr("opmark.api.schedule.StageSearch")
+    with pytest.raises(UserError, match=r"no optimum: the graph has \d+ units, and the solver is asked for at most 0"):
+        opmark.schedule(MODEL, params=SMALL, method="optimum", measure=False, threads=2)
+
+
+@pytest.mark.parametrize("option", ["save", "times"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_starts(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("opmark.api.schedule.ProgramProcess")
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot be written: File exists"):
+        opmark.schedule(MODEL, params=SMALL, measure=False, **{option: tmp_path / "file" / "out"})
 
 
 def test_handing_a_result_to_another_core_costs_time(folder: Path) -> None:
@@ -383,8 +418,6 @@ def test_options_that_need_a_search_are_refused_where_there_is_none(found: Sched
         opmark.schedule(str(folder / "towers.json"), times=folder / "no.yaml", measure=False)
     with pytest.raises(UserError, match="--slowdowns: cores of their own are not shared"):
         opmark.schedule(MODEL, on="cpu:1,cpu:1", slowdowns=True, measure=False)
-    with pytest.raises(UserError, match="--slowdowns: a table has times of its own"):
-        opmark.schedule(str(folder / "cpu.yaml"), slowdowns=True)
     with pytest.raises(UserError, match="--predict A100: nothing of these chips is here"):
         opmark.schedule(MODEL, predict="A100", save=folder / "no.json")
     with pytest.raises(UserError, match="--far goes with --predict"):

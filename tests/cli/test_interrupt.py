@@ -83,6 +83,39 @@ def test_an_interrupted_run_is_readable_and_can_be_resumed(
     assert [line.rstrip("\n") for line in lines] == resumed.out.splitlines()[:10]
 
 
+IN_IMPORTS = """
+import os, signal, sys
+class Interrupter:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            {interrupt}
+sys.meta_path.insert(0, Interrupter())
+sys.argv = ["opmark", "run", "fault", "-p", "kind=none", "--backend", "numpy-cpu"]
+from opmark.__main__ import main
+main()
+"""
+"""Interrupts a run where this module is imported."""
+CTRL_C = "os.kill(os.getpid(), signal.SIGINT)"
+
+
+@pytest.mark.parametrize(
+    ("name", "interrupt"),
+    [
+        ("opmark.cli.help_text", CTRL_C),
+        ("opmark.cli.app", CTRL_C),
+        ("opmark.cli.run", CTRL_C),
+        ("opmark.cli.progress", CTRL_C),
+        ("opmark.runner.session", CTRL_C),
+        ("opmark.cli.run", "raise RuntimeError from KeyboardInterrupt()"),
+    ],
+)
+def test_a_run_is_interrupted_while_it_is_imported(name: str, interrupt: str, db: Path) -> None:
+    command = [sys.executable, "-c", IN_IMPORTS.format(name=name, interrupt=interrupt)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr in ("interrupted\n", "interrupted before the first record: nothing was stored\n")
+
+
 def _wait_for(db: Path) -> None:
     """The store is made with the environment, as soon as the worker is ready; its file is empty until it has tables."""
     until = time.monotonic() + 60

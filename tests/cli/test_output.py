@@ -14,7 +14,7 @@ from opmark.api.requests import talk
 from opmark.api.requests import talk as api_talk
 from opmark.cli.output import console, print_json_lines, split, write_files, write_out
 from opmark.errors import UserError
-from opmark.report.formats.dataframe import whole_file
+from opmark.files import whole_file
 
 Command = Callable[..., Any]
 
@@ -117,3 +117,24 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
 
 def test_what_is_no_file_is_written_to_all_the_same() -> None:
     write_out("x", Path("/dev/null"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "predict train --from nowhere.csv -o PLACE",
+        "predict probe --on T4 --from nowhere.csv -o PLACE",
+        "replay nowhere.json --trace-out PLACE",
+        "judge nowhere.py:f --like add --trace PLACE",
+        "extract model:nowhere -o PLACE",
+        "check nowhere --baseline nowhere --junit PLACE",
+        f"capture -o PLACE {__file__}",
+        "model export mlp -o PLACE",
+        "opperf -o PLACE",
+    ],
+)
+def test_what_takes_long_first_looks_whether_its_file_can_be_written(command: str, main: Command) -> None:
+    name = "/proc/x.mlir" if "export" in command else "/proc/x.json"
+    done = main(*command.replace("PLACE", name).split())
+    assert done.code == 2
+    assert f"error: {name}: cannot be written: No such file or directory" in done.err

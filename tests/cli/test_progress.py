@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import subprocess
@@ -18,7 +17,6 @@ from opmark.api.doctor import noise_floor
 from opmark.api.env import create_env
 from opmark.api.import_ import read_workload
 from opmark.api.show import show
-from opmark.cli.progress import StepProgress
 
 Command = Callable[..., Any]
 
@@ -85,76 +83,6 @@ def test_json_lines_come_as_they_are_measured(db: Path, start_process: Callable[
 
 
 # Commands with steps.
-
-
-class Stream(io.StringIO):
-    """Standard error, on a terminal or not."""
-
-    def __init__(self, *, terminal: bool) -> None:
-        super().__init__()
-        self.terminal = terminal
-
-    def isatty(self) -> bool:
-        return self.terminal
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time in seconds, which a test sets."""
-    now = [0.0]
-    monkeypatch.setattr("opmark.cli.progress.monotonic", lambda: now[0])
-    return now
-
-
-def test_a_terminal_has_one_line_with_an_estimate(monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
-    stream = Stream(terminal=True)
-    monkeypatch.setattr(sys, "stderr", stream)
-    with StepProgress("calibrate") as progress:
-        progress.step(0, 4, "copy")
-        assert stream.getvalue() == ""  # what ends within a second shows nothing
-        clock[0] = 10.0
-        progress.step(1, 4, "triad")
-    assert "\n" not in stream.getvalue()
-    assert "calibrate: 1 of 4, triad, 10 s so far, about 30 s left" in stream.getvalue()
-    assert stream.getvalue().endswith("\r\x1b[K")
-
-
-def test_the_time_left_is_that_of_the_stage_and_of_the_budget(
-    monkeypatch: pytest.MonkeyPatch, clock: list[float]
-) -> None:
-    monkeypatch.setattr(sys, "stderr", Stream(terminal=True))
-    progress = StepProgress("tune")
-    clock[0] = 100.0
-    progress.step(10, 20, "candidates", at_most=30.0)
-    assert progress.line().endswith("about 30 s left")
-    progress.step(20, 20, "finalists", at_most=0.0)
-    assert progress.line().endswith(" so far")  # no more steps and no more budget, and yet it goes on
-    progress.step(0, 4, "verdicts")  # fewer than before: another stage
-    clock[0] = 110.0
-    progress.step(1, 4, "verdicts")
-    assert progress.line().endswith("about 30 s left")
-
-
-def test_elsewhere_there_is_a_line_now_and_then_also_within_a_long_step(
-    monkeypatch: pytest.MonkeyPatch, wait_for: Callable[..., None]
-) -> None:
-    stream = Stream(terminal=False)
-    monkeypatch.setattr(sys, "stderr", stream)
-    with StepProgress("import", measures=False, every=0.01) as progress:
-        progress.step(1, 2, "reading b.json")
-        wait_for(lambda: stream.getvalue().count("\n") > 1, "the second line")
-    first, second, *_ = stream.getvalue().splitlines()
-    assert first.startswith("import: 1 of 2, reading b.json, ")
-    assert second.startswith("import: 1 of 2, reading b.json, ")
-    assert "\x1b" not in stream.getvalue()
-
-
-def test_a_command_that_ends_within_a_minute_prints_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Stream(terminal=False)
-    monkeypatch.setattr(sys, "stderr", stream)
-    with StepProgress("calibrate") as progress:
-        progress.step(1, 2, "copy")
-    assert stream.getvalue() == ""
 
 
 def test_a_run_without_a_terminal_prints_a_line_a_minute(opmark: Command) -> None:

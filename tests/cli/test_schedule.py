@@ -12,7 +12,7 @@ import yaml
 
 import opmark
 from opmark.api.schedule import read_saved
-from opmark.errors import InvalidFile, InvalidParameter, UserError
+from opmark.errors import InvalidFile, UserError
 from opmark.prediction.optimum import why_no_solver
 
 Command = Callable[..., Any]
@@ -175,9 +175,26 @@ def test_a_schedule_over_devices_of_a_table_is_neither_saved_nor_compiled(tmp_pa
         found.save(tmp_path / "out.json")
     with pytest.raises(UserError, match="cannot be run or saved"):
         found.compile()
-    for option in ("save", "times"):
-        with pytest.raises(InvalidParameter, match=f"--{option}: a table of devices has nothing to write"):
-            opmark.schedule(str(tmp_path / "t.yaml"), **{option: tmp_path / "out"})
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--size small", "--threads 2", "--save out", "--times out", "--predict here", "--slowdowns", "--search 5s",
+     "--effort standard"],
+)  # fmt: skip
+def test_an_option_that_a_table_cannot_use_is_refused(main: Command, tmp_path: Path, option: str) -> None:
+    table = str(write(tmp_path / "t.yaml", TABLE))
+    done = main("schedule", table, *option.split())
+    assert done.code == 2
+    assert f"{option.split()[0]}: a table has times of its own" in done.err
+    assert "`opmark schedule model:NAME" in done.err
+    assert main("schedule", table, "--no-run", "--on", "npu", "--method", "sequential").code == 0
+
+
+def test_a_table_has_no_schedule_in_stages(main: Command, tmp_path: Path) -> None:
+    done = main("schedule", str(write(tmp_path / "t.yaml", TABLE)), "--method", "stages")
+    assert done.code == 2
+    assert "no stages: they share resources" in done.err
 
 
 def test_a_table_in_json_objects_is_yaml_too(tmp_path: Path) -> None:

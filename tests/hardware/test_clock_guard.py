@@ -102,6 +102,7 @@ def test_without_permission_nothing_changes_and_the_reason_says_who_may(driver: 
     driver.fail("nvmlDeviceSetGpuLockedClocks", NO_PERMISSION)
     guard = start()
     assert guard.lock().reason == "NVML: Insufficient Permissions (locking clocks takes root)"
+    assert lease_state(UUID) == (None, False)  # other guards may try, while this one goes on
     guard.end()
     assert driver.calls == []
     assert lease_state(UUID) == (None, False)
@@ -198,6 +199,7 @@ def test_a_clock_that_somebody_has_set_is_left_alone(driver: Driver, start: Star
     driver.set(GetCurrentClocksEventReasons=0x2, GetApplicationsClock=applications)
     guard = start()
     assert "somebody has set its clock already, which reads 1980 MHz" in guard.lock().reason
+    assert not lease_state(UUID)[1]
     guard.end()
     assert driver.calls == []
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from msgspec import to_builtins
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from opmark.schema import EFFORTS, Case, Settings, Task
 from opmark.schema import task as task_module
 from opmark.schema.case import content_id
+from opmark.schema.task import Resources, Sampling, written_identity
 
 SETTINGS = Settings(2, "quick", EFFORTS["quick"])
 CASE = Case.of("add", {"shape": [2]}, "forward")
@@ -61,12 +65,31 @@ def test_ids_of_stored_runs_stay_what_they_were(settings: Settings, expected: st
     assert Task(case, backend, "torch", settings).id == expected
 
 
+RESOURCES = Resources("scatter", (0, 2), clock=1200)
+
+
+def test_ids_of_tasks_with_resources_stay_what_they_were() -> None:
+    """Computed before resources had a number of multiprocessors."""
+    case = Case.of("add", {"shape": [4], "dtype": "float32"}, "forward")
+    task = Task(case, "torch-cuda", "torch", Settings(1, "standard", EFFORTS["standard"], resources=RESOURCES))
+    assert task.id == "7d3c7b415df6cfca"
+    used = replace(task, settings=replace(task.settings, resources=replace(RESOURCES, sms=8)))
+    assert used.id != task.id
+
+
+@pytest.mark.parametrize("resources", [None, RESOURCES, replace(RESOURCES, sms=8)])
+def test_settings_that_were_written_have_the_identity_of_the_task(resources: Resources | None) -> None:
+    task = Task(CASE, "null", "null", replace(SETTINGS, resources=resources))
+    written = json.loads(encode(task.settings))
+    assert content_id([CASE.id, "null", "null", written_identity(written)]) == task.id
+
+
 def test_a_field_that_is_added_later_is_in_an_id_only_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     every = frozenset(to_builtins(SETTINGS.sampling))
-    monkeypatch.setattr("opmark.schema.task._SETTINGS_IN_EVERY_ID", frozenset({"threads", "effort", "sampling"}))
-    monkeypatch.setattr("opmark.schema.task._SAMPLING_IN_EVERY_ID", every - {"samples"})
-    before = task_module._identity(SETTINGS)
+    first = {Settings: frozenset({"threads", "effort", "sampling"}), Sampling: every - {"samples"}}
+    monkeypatch.setattr("opmark.schema.task._IN_EVERY_ID", first)
+    before = task_module._fields_in_id(SETTINGS)
     assert set(before) == {"threads", "effort", "sampling"}
     assert set(before["sampling"]) == every - {"samples"}
-    used = task_module._identity(replace(SETTINGS, verify=False, sampling=replace(SETTINGS.sampling, samples=5)))
+    used = task_module._fields_in_id(replace(SETTINGS, verify=False, sampling=replace(SETTINGS.sampling, samples=5)))
     assert used == {**before, "verify": False, "sampling": {**before["sampling"], "samples": 5}}

@@ -15,6 +15,7 @@ from opmark.api.requests import RunRequest
 from opmark.api.run import run_request
 from opmark.api.show import show
 from opmark.errors import TaskError, UnknownName, UserError
+from opmark.files import check_writable
 from opmark.models.facts import ModelExport, ask_child
 from opmark.models.family import source_of
 from opmark.plugin.registry import MODEL
@@ -58,6 +59,7 @@ def export_request(request: ModelExportRequest) -> ModelExport:
     path = Path(request.output).absolute()
     if not path.parent.is_dir():
         raise UserError(f"--output: there is no folder `{path.parent}`", "create it first")
+    check_writable(path)
     case = model_case(request.model, request.params, request.size)
     source = source_of(case.op.removeprefix(MODEL_PREFIX))
     assert source is not None

@@ -496,7 +496,6 @@ def _refuse_few_chips(predictor: Predictor, kinds: Set[str]) -> None:
 def save_predictor(predictor: Predictor, path: PathLike | None = None) -> Path:
     """Write a predictor to a file, or where `opmark predict` finds it for its backend."""
     target = Path(path) if path is not None else own_model(predictor.backend, predictor.quantity)
-    target.parent.mkdir(parents=True, exist_ok=True)
     save(predictor, target)
     return target
 

@@ -16,6 +16,7 @@ from opmark.api.requests import RunRequest
 from opmark.api.result import Result
 from opmark.api.run import run_request
 from opmark.errors import InvalidParameter, UserError
+from opmark.files import check_writable, whole_file
 from opmark.schema.case import TRACE_PREFIX
 from opmark.schema.options import MeasureOptions, StoreOptions, options_of, split_names
 from opmark.schema.record import MEASURED
@@ -58,6 +59,7 @@ def replay(request: ReplayRequest) -> ReplayResult:
 
 def replay_request(request: ReplayRequest) -> ReplayResult:
     name = str(request.trace)
+    check_writable(request.trace_out)
     params = _check(request, name)
     shared = {**options_of(MeasureOptions), **options_of(StoreOptions)}
     options = {option: getattr(request, option) for option in shared}
@@ -83,7 +85,8 @@ def replay_request(request: ReplayRequest) -> ReplayResult:
                 name, task.case.params, task.backend, task.settings.threads, ranks, request.timeout
             )
     if request.trace_out is not None and reports:
-        Path(request.trace_out).write_text(chrome_trace(reports), encoding="utf-8")
+        with whole_file(Path(request.trace_out)) as file:
+            file.write(chrome_trace(reports).encode())
     return ReplayResult(result, reports)
 
 

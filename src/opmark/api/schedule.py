@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from dataclasses import replace as replace_fields
 from functools import cache
@@ -31,6 +31,7 @@ from opmark.api.requests import TurnOptions
 from opmark.api.result import db_option, existing_store
 from opmark.catalogue.expansion import cases_of
 from opmark.errors import InvalidFile, InvalidParameter, Unsupported, UserError
+from opmark.files import check_writable, whole_file
 from opmark.plugin import BackendInfo
 from opmark.plugin.registry import backend as find_backend
 from opmark.plugin.registry import operator as find_operator
@@ -66,7 +67,7 @@ from opmark.schema import Case, Entry, Record, Task
 from opmark.schema.case import MODEL_PREFIX, TRACE_PREFIX
 from opmark.schema.comparison import Pairing
 from opmark.schema.messages import Side
-from opmark.schema.options import StoreOptions, split_names
+from opmark.schema.options import StoreOptions, options_of, split_names
 from opmark.schema.record import COUNTED
 from opmark.schema.schedule import (
     SCHEDULE,
@@ -101,6 +102,8 @@ _LEAST_GAIN = 0.01
 _VIEW = 1e-9
 """Least seconds of an operator in a table: what only makes a view is predicted to take none."""
 _TABLES = (".yaml", ".yml")
+_OF_TABLES = ("program", "on", "method", "measure", "db")
+"""Options that a schedule over tables takes, or that change nothing of it."""
 
 
 class SavedSchedule(Struct, frozen=True, forbid_unknown_fields=True):
@@ -178,7 +181,9 @@ class Scheduling:
 
     def save(self, path: str | Path) -> None:
         """Write the schedule to a file, which `opmark schedule FILE` and `opmark.schedule(FILE)` read."""
-        Path(path).write_bytes(msgspec.json.format(msgspec.json.encode(self.saved()), indent=1))
+        text = msgspec.json.format(msgspec.json.encode(self.saved()), indent=1)
+        with whole_file(Path(path)) as file:
+            file.write(text)
 
     def compile(self, module: Any = None) -> CompiledSchedule:
         """Return the chosen schedule as a callable that takes the inputs of the model, as tensors, in their order.
@@ -266,13 +271,9 @@ def read_saved(path: Path) -> SavedSchedule:
 
 def _schedule_tables(request: ScheduleRequest, paths: Sequence[Path]) -> Scheduling:
     """Predict schedules over the devices of tables; nothing of them is here to run."""
-    _refuse_prediction(request, "a table has times of its own")
-    for option in ("save", "times"):
-        if getattr(request, option) is not None:
-            raise InvalidParameter(
-                f"--{option}: a table of devices has nothing to write: it is predicted and not run",
-                f"`opmark schedule model:NAME --{option} FILE` writes a file of a program that is here",
-            )
+    others = options_of(ScheduleRequest).keys() - _OF_TABLES
+    _refuse_options(request, others, "a table has times of its own, and nothing is measured, run or written")
+    _refuse_method(request.method, apart=True, no_optimum=why_no_solver())
     for path in paths:
         if not path.is_file():
             raise UserError(
@@ -300,10 +301,25 @@ def _schedule_table(
     )  # fmt: skip
 
 
-def _refuse_prediction(request: ScheduleRequest, why: str) -> None:
-    for option in ("predict", "slowdowns"):
-        if getattr(request, option):
-            raise InvalidParameter(f"--{option}: {why}", f"`opmark schedule model:NAME --{option}` makes a schedule")
+def _refuse_options(request: ScheduleRequest, names: Collection[str], why: str) -> None:
+    """Refuse options that would be ignored."""
+    for name, option in options_of(ScheduleRequest).items():
+        given = getattr(request, name)
+        if name in names and given and given != option.default:
+            raise InvalidParameter(f"{option.flag}: {why}", f"leave it out; `opmark schedule model:NAME {option.flag}` "
+                                   "makes a schedule with it")  # fmt: skip
+
+
+def _refuse_method(method: str, *, apart: bool, no_optimum: str) -> None:
+    """Refuse a method that has no schedule here before anything is searched. `apart`: resources are not shared."""
+    if method == "stages" and apart:
+        raise UserError("no stages: they share resources, and these are not shared",
+                        "--method equilibrium; or --on cpu")  # fmt: skip
+    if method == "equilibrium" and not apart:
+        raise UserError("no equilibrium: it needs several resources that are not shared",
+                        "--on cpu:1,cpu:1, --on cpu,cuda, or tables of devices; or --method stages")  # fmt: skip
+    if method == "optimum" and no_optimum:
+        raise UserError(f"no optimum: {no_optimum}", f"--method {'equilibrium' if apart else 'stages'}")
 
 
 def _device_predictions(found: DeviceSchedules, times: DeviceTimes) -> tuple[PredictedSchedule, ...]:
@@ -353,10 +369,8 @@ def _choose(predictions: Sequence[PredictedSchedule], method: str) -> PredictedS
     known: dict[str, PredictedSchedule] = {one.method: one for one in predictions}
     if method != "best":
         if method not in known:
-            raise UserError(
-                f"there is no schedule by `{method}` here: there is {', '.join(known)}",
-                "`stages` shares resources; `equilibrium` needs several: --on cpu:1,cpu:1, or a table of devices",
-            )
+            raise UserError(f"there is no schedule by `{method}` here: there is {', '.join(known) or 'none'}",
+                            "`--method best` takes the fastest that there is, and says why others are not")  # fmt: skip
         return known[method]
     usual = [one for one in predictions if one.method != "optimum"] or list(predictions)
     if not usual:
@@ -392,11 +406,8 @@ class _ProgramScheduling:
                 "the parameters of a saved schedule are those that it was made for", "leave -p and --size out"
             )
         if known is not None:
-            why = "a saved schedule was searched already"
-            _refuse_prediction(request, why)
-            for option, given in (("method", request.method != "best"), ("times", request.times is not None)):
-                if given:
-                    raise InvalidParameter(f"--{option}: {why}", f"`opmark schedule {known.program} --{option} ...`")
+            needless = ("predict", "slowdowns", "method", "times", "search")
+            _refuse_options(request, needless, "a saved schedule was searched already")
         self.beside = self._devices_beside()
         self.shares = [] if self.beside else self._core_shares()
         if self.shares and request.slowdowns:
@@ -419,7 +430,10 @@ class _ProgramScheduling:
                 f"the schedule is for {count_noun(known.schedule.threads, 'thread')}, not {self.threads}",
                 "`opmark schedule` makes one for another number of threads",
             )
-        if known is not None and not request.measure:
+        check_writable(request.save, request.times)
+        if known is None:
+            _refuse_method(request.method, apart=self._apart, no_optimum=self._why_no_optimum())
+        elif not request.measure:
             return self._of_saved(known)
         environ = environ_for(self.info, self.threads)
         try:
@@ -533,6 +547,7 @@ class _ProgramScheduling:
         seconds = _mixed(predicted, measured, 1.0)
         units = make_units(graph, seconds)
         names = _unit_names(graph, units)
+        _refuse_method(request.method, apart=self._apart, no_optimum=self._why_no_optimum(len(units)))
         if request.times is not None:
             write_table(_table(self.case.op, graph, {self.info.device: seconds}), Path(request.times))
         budget = request.search
@@ -571,9 +586,7 @@ class _ProgramScheduling:
                 replace_fields(one, low=_makespan(one.schedule, low), high=_makespan(one.schedule, high))
                 for one in predictions
             ]
-        if reason := self._why_no_optimum(units, resources):
-            if request.method == "optimum":
-                raise UserError(f"no optimum: {reason}", "`--method stages` measures stages")
+        if reason := self._why_no_optimum(len(units)):
             self.notes.append(f"no optimum: {reason}")
         elif request.method != "sequential":
             request.on_step(0, 0, "the optimum")
@@ -709,11 +722,17 @@ class _ProgramScheduling:
         energies = [self._predict_joules(program, names[chip]) for chip in table.devices]
         return _with_joules(found, table, energies)
 
-    def _why_no_optimum(self, units: UnitGraph, resources: SharedResources) -> str:
-        if not resources.intra:
+    @property
+    def _apart(self) -> bool:
+        """Whether the resources are not shared."""
+        return bool(self.beside or self.shares or self.elsewhere)
+
+    def _why_no_optimum(self, units: int = 0) -> str:
+        """Return why there is no optimum; empty if there is one. `units`: how many the graph has, where it is known."""
+        if self.info.device != "cpu" and not self._apart:
             return "streams share a GPU in a way that no number of cores describes"
-        if len(units) > MOST_UNITS:
-            return f"the graph has {len(units)} units, and the solver is asked for at most {MOST_UNITS}"
+        if units > MOST_UNITS:
+            return f"the graph has {units} units, and the solver is asked for at most {MOST_UNITS}"
         return why_no_solver()
 
     def _share_cores(

@@ -29,8 +29,8 @@ def ab(
     as_json: Json = False,
 ) -> None:
     from opmark.api.ab import ab_request
+    from opmark.api.progress import Turns
     from opmark.api.result import journals_of, storage_line
-    from opmark.cli.progress import Turns
 
     verdicts = split(fail_if or [])
     for word in verdicts:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -283,20 +286,28 @@ class CommandGroup(TyperGroup):
         return [completion_item(name, (COMMANDS | FOREIGN_COMMANDS)[name][1].partition("\n")[0]) for name in names]
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        try:
+        with _explained():
             return super().make_context(*args, **kwargs)
-        except _UsageError as error:
-            raise _explain(error) from None
 
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with _explained():
             return super().invoke(ctx)
-        except _UsageError as error:
-            raise _explain(error) from None
 
 
 _PARAMETERS = ("--dtype", "--shape")
 """Parameters of most operators, which are often taken for options."""
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Say what is wrong with a command line, and that it was interrupted, which typer would not say."""
+    try:
+        yield
+    except _UsageError as error:
+        raise _explain(error) from None
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 def _explain(error: Any) -> Exception:

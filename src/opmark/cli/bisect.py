@@ -15,7 +15,7 @@ from opmark.cli.output import print_json_lines
 @takes(BisectRequest)
 def bisect(request: BisectRequest, as_json: Json = False) -> None:
     from opmark.api.bisect import bisect_request
-    from opmark.cli.progress import Turns
+    from opmark.api.progress import Turns
     from opmark.report.console.comparison import bisected_lines, step_line
 
     turns = Turns()

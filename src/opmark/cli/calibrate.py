@@ -14,7 +14,7 @@ from opmark.cli.output import console, print_json_lines
 @takes(CalibrateRequest)
 def calibrate(request: CalibrateRequest, as_json: Json = False) -> None:
     from opmark.api.calibrate import calibrate_request, datasheet_peaks
-    from opmark.cli.progress import StepProgress
+    from opmark.api.progress import StepProgress
     from opmark.report.console.machine import peaks_text
 
     with StepProgress("calibrate") as progress:

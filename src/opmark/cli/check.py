@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +11,7 @@ import typer
 from opmark.api.requests import CheckRequest, RunRequest
 from opmark.cli.options import Json, takes
 from opmark.cli.output import console, write_out
-from opmark.errors import UserError
+from opmark.files import check_writable
 
 if TYPE_CHECKING:
     from opmark.api.result import Result
@@ -32,8 +29,7 @@ def check(
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to this file.")] = None,
     as_json: Json = False,
 ) -> None:
-    for path in (markdown, junit):
-        _try_to_write(path)
+    check_writable(None if str(markdown) == _STDOUT else markdown, junit)
     _report(_check(request), markdown, junit, as_json=as_json)
 
 
@@ -48,23 +44,9 @@ def measure_with_progress(request: RunRequest) -> Result:
         )  # fmt: skip
 
 
-def _try_to_write(path: Path | None) -> None:
-    """Refuse a file that cannot be written before anything is measured."""
-    if path is None or str(path) == _STDOUT:
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):  # not the file itself: an interrupted check would leave it empty
-            pass
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
-
-
 def _check(request: CheckRequest) -> CheckResult:
     from opmark.api.check import check_request
-    from opmark.cli.progress import Turns
+    from opmark.api.progress import Turns
 
     turns = Turns()
     try:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 @takes(CorunRequest)
 def corun(request: CorunRequest, as_json: Json = False) -> None:
     from opmark.api.corun import corun_request, corun_view
+    from opmark.api.progress import StepProgress
     from opmark.api.result import interruption_line, storage_line
-    from opmark.cli.progress import StepProgress
     from opmark.report.console.corun import print_corun
 
     seen: list[Record] = []

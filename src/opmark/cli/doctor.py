@@ -34,7 +34,7 @@ def doctor(
 
 def _print_noise_floor(backend: str | None, processes: int, db: str | None, *, as_json: bool) -> None:
     from opmark.api.doctor import measure_noise
-    from opmark.cli.progress import StepProgress
+    from opmark.api.progress import StepProgress
     from opmark.report.console.machine import noise_text
 
     with StepProgress("doctor --aa") as progress:

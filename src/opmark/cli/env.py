@@ -32,7 +32,7 @@ def create(
 ) -> None:
     """Make a virtual environment with pinned versions."""
     from opmark.api.env import create_env
-    from opmark.cli.progress import StepProgress
+    from opmark.api.progress import StepProgress
 
     with StepProgress(f"env create {name}", measures=False) as progress:
         guest = create_env(

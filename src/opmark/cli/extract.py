@@ -11,6 +11,7 @@ from opmark.api.program_requests import ExtractRequest
 from opmark.api.requests import talk
 from opmark.cli.options import takes
 from opmark.cli.output import console, print_json_lines, write_out
+from opmark.files import check_writable
 from opmark.units import count_noun
 
 
@@ -23,6 +24,7 @@ def extract(
     from opmark.api.extract import FusedGraph, extract_request
     from opmark.report.console.ledger import kernels_table
 
+    check_writable(output)
     found = extract_request(request)
     if isinstance(found, FusedGraph):
         if as_json:

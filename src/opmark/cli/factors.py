@@ -20,8 +20,8 @@ def factors(request: FactorsRequest, as_json: Json = False) -> None:
     from msgspec import to_builtins
 
     from opmark.api.factors import factor_settings, factors_request
+    from opmark.api.progress import StepProgress
     from opmark.api.result import storage_line
-    from opmark.cli.progress import StepProgress
     from opmark.report.console.factors import print_settings, print_study
 
     if request.listing:

@@ -77,7 +77,7 @@ def agree_(
 ) -> None:
     """Are all nodes of a kind equally fast? Measures the same cases on all of them. Exit code 1: one differs."""
     from opmark.api.fleet import agree
-    from opmark.cli.progress import StepProgress
+    from opmark.api.progress import StepProgress
     from opmark.report.console.fleet import agreement_text
     from opmark.schema.fleet import DIFFERS
 

@@ -27,7 +27,7 @@ def import_(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of YAML.")] = False,
 ) -> None:
     from opmark.api.import_ import case_count, hardware_text, import_remarks, read_workload, workload_text
-    from opmark.cli.progress import StepProgress
+    from opmark.api.progress import StepProgress
     from opmark.units import count_noun
 
     with StepProgress("import", measures=False) as progress:

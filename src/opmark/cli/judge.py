@@ -12,6 +12,7 @@ import typer
 from opmark.api.requests import JudgeRequest, talk
 from opmark.cli.options import Json, takes
 from opmark.cli.output import console, print_json_lines, write_out
+from opmark.files import check_writable
 
 
 @takes(JudgeRequest)
@@ -27,6 +28,7 @@ def judge(
     from opmark.report.formats.trace import judgement_trace
     from opmark.report.text import json_line
 
+    check_writable(trace)
     try:
         found = judge_request(replace(request, on_pair=_announce))
     except KeyboardInterrupt:

@@ -30,7 +30,10 @@ def main() -> None:
             sys.stdout.flush()  # here, where it can still be said that this is not possible
     except UserError as error:
         _refuse(error)
-    except KeyboardInterrupt:  # commands that have more to say catch it themselves
+    except (KeyboardInterrupt, RuntimeError) as error:  # commands that have more to say catch it themselves
+        # Until 3.11, Python makes a RuntimeError of what interrupts the making of a class.
+        if not isinstance(error.__cause__ or error, KeyboardInterrupt):
+            raise
         print("interrupted", file=sys.stderr)
         sys.exit(128 + signal.SIGTERM if terminated else _INTERRUPTED)
     except SystemExit as end:

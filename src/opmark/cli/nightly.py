@@ -39,7 +39,7 @@ def nightly(
             print(line)
         return
     from opmark.api.nightly import nightly_request
-    from opmark.cli.progress import Turns
+    from opmark.api.progress import Turns
     from opmark.report.formats.night import night_lines, night_view
 
     turns = Turns()

@@ -115,7 +115,7 @@ def write_out(content: str | bytes, path: Path | None) -> None:
     if path is None:
         _print(content)
         return
-    from opmark.report.formats.dataframe import whole_file
+    from opmark.files import whole_file
 
     with whole_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
@@ -127,7 +127,7 @@ def write_lines(lines: Iterable[str], path: Path | None) -> None:
         sys.stdout.writelines(lines)
         sys.stdout.flush()
         return
-    from opmark.report.formats.dataframe import whole_file
+    from opmark.files import whole_file
 
     with whole_file(path) as file:
         file.writelines(line.encode() for line in lines)

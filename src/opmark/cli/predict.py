@@ -15,6 +15,7 @@ from opmark.api.requests import talk
 from opmark.cli.options import Db, duration
 from opmark.cli.output import console, print_json_lines, write_out
 from opmark.errors import InvalidParameter
+from opmark.files import check_writable
 from opmark.report.console.table import plain_table
 from opmark.units import count_noun, joules, seconds
 
@@ -124,6 +125,7 @@ def train(
     """Learn from the store, or from tables of measured operators."""
     from opmark.api.predict import measure_for_training, save_predictor, train_from_files, train_from_store
 
+    check_writable(output)
     if tables:
         if measure or budget or op or quantity or threads:
             raise InvalidParameter(
@@ -162,6 +164,7 @@ def probe(
     from opmark.api.predict import probe as adapt
     from opmark.api.predict import probe_workload, save_predictor
 
+    check_writable(output)
     if show:
         write_out(probe_workload(on, backend=backend, model=model, count=count), output)
         return

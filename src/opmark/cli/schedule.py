@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @takes(ScheduleRequest)
 def schedule(request: ScheduleRequest, as_json: Json = False) -> None:
+    from opmark.api.progress import StepProgress, Turns
     from opmark.api.result import storage_line
     from opmark.api.schedule import schedule_request, schedule_view
-    from opmark.cli.progress import StepProgress, Turns
     from opmark.report.console.schedule import print_schedule
 
     turns = Turns()

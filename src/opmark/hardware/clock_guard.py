@@ -104,7 +104,8 @@ class ClockGuard:
 
     def _lock(self, request: LockRequest, handle: Any) -> LockedClocks:
         descriptor = _open_lease(self._folder, request.uuid)
-        try:
+        with ExitStack() as stack:
+            stack.callback(os.close, descriptor)  # unless it is held below
             alone = _try_lock(descriptor)
             left = _read_lease(descriptor)
             if alone:
@@ -114,12 +115,8 @@ class ClockGuard:
             if not found.reason:
                 fcntl.flock(descriptor, fcntl.LOCK_SH)
                 self._held[request.uuid] = handle, descriptor
-                return found
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-        return found
+                stack.pop_all()
+            return found
 
     def _lock_clocks(self, request: LockRequest, handle: Any, descriptor: int, *, ours: bool) -> LockedClocks:
         """Lock the clocks. `ours`: whether a guard that was killed has left them locked."""

@@ -13,6 +13,7 @@ import yaml
 from msgspec import Struct
 
 from opmark.errors import InvalidFile, UserError
+from opmark.files import whole_file
 from opmark.prediction.equilibrium import DeviceTimes
 from opmark.prediction.optimum import MOST_UNITS
 from opmark.prediction.units import UnitGraph, make_units
@@ -108,7 +109,8 @@ def _read(path: Path) -> DeviceTable:
 
 def write_table(table: DeviceTable, path: Path) -> None:
     document = msgspec.to_builtins(table)
-    path.write_text(yaml.safe_dump(document, sort_keys=False, width=120), encoding="utf-8")
+    with whole_file(path) as file:
+        file.write(yaml.safe_dump(document, sort_keys=False, width=120).encode())
 
 
 def device_times(table: DeviceTable, devices: Sequence[str]) -> tuple[UnitGraph, DeviceTimes]:

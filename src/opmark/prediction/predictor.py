@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from opmark.errors import InvalidFile, UserError
+from opmark.files import whole_file
 from opmark.prediction.class_model import FEWEST, ClassModel, TrainingEffort, train_class
 from opmark.prediction.features import CHIP_FEATURES, features
 from opmark.prediction.forest import Forest
@@ -222,7 +223,7 @@ def save(predictor: Predictor, path: Path) -> None:
     for chip, probes in predictor.probes.items():
         about["probes"][chip] = _put_samples(arrays, f"probes/{chip}", probes)
     text = json.dumps(about, allow_nan=True, sort_keys=True).encode()
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with whole_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, data in (("about.json", text), *((f"{key}.npy", _npy(values)) for key, values in arrays.items())):
             # A fixed date: the same data and seed give the same file.
             archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)

@@ -158,37 +158,45 @@ _settings_json: dict[bytes, str] = {}
 """Cache of settings as JSON with sorted keys, by their fast encoding: a run has few settings, but an id per record."""
 
 
-_SETTINGS_IN_EVERY_ID = frozenset(
-    {"threads", "effort", "sampling", "seed", "verify", "quantities", "caches", "mode", "timer", "process"}
-)
-_SAMPLING_IN_EVERY_ID = frozenset(
-    {"warmup_min", "warmup_max", "warmup_agreement", "sample_time", "min_samples", "min_time", "max_time", "rel_ci",
-     "warmup", "samples"}
-)  # fmt: skip
+_IN_EVERY_ID: dict[type[Struct], frozenset[str]] = {
+    Settings: frozenset(
+        {"threads", "effort", "sampling", "seed", "verify", "quantities", "caches", "mode", "timer", "process"}
+    ),
+    Sampling: frozenset(
+        {"warmup_min", "warmup_max", "warmup_agreement", "sample_time", "min_samples", "min_time", "max_time",
+         "rel_ci", "warmup", "samples"}
+    ),
+    Resources: frozenset({"placement", "cores", "memory_node", "cache_ways", "sm_percent", "clock"}),
+}  # fmt: skip
 """Fields that task ids have contained from the start. A field that is added later is in an id only where it is not the
 default, so that old runs can still be resumed, joined and looked up."""
 
 
-def _identity(settings: Settings) -> dict[str, Any]:
-    """Return the part of settings that a task id contains."""
-    sampling = _fields_in_id(settings.sampling, _SAMPLING_IN_EVERY_ID)
-    return _fields_in_id(settings, _SETTINGS_IN_EVERY_ID) | {"sampling": sampling}
-
-
-def _fields_in_id(struct: Struct, always: frozenset[str]) -> dict[str, Any]:
-    values = {one.name: (getattr(struct, one.name), one.default) for one in fields(struct)}
-    kept = {name: value for name, (value, default) in values.items() if name in always or value != default}
-    return {name: to_builtins(value) for name, value in kept.items()}
+def _fields_in_id(struct: Struct) -> dict[str, Any]:
+    """Return the part of settings, or of a struct inside of them, that a task id contains."""
+    always = _IN_EVERY_ID[type(struct)]
+    values = {one.name: getattr(struct, one.name) for one in fields(struct)
+              if one.name in always or getattr(struct, one.name) != one.default}  # fmt: skip
+    return {
+        name: _fields_in_id(value) if type(value) in _IN_EVERY_ID else to_builtins(value)
+        for name, value in values.items()
+    }
 
 
 def written_identity(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the part of settings that a task id contains, of settings as somebody has written them: without fields
     that were added later and have their default."""
+    found = _without_later(settings, Settings)
+    for name, kind in (("sampling", Sampling), ("resources", Resources)):
+        if isinstance(value := found.get(name), dict):
+            found[name] = _without_later(value, kind)
+    return found
+
+
+def _without_later(written: dict[str, Any], kind: type[Struct]) -> dict[str, Any]:
     # As they are written: JSON has lists and no tuples.
-    later = {
-        one.name: json.loads(encode(one.default)) for one in fields(Settings) if one.name not in _SETTINGS_IN_EVERY_ID
-    }  # fmt: skip
-    return {name: value for name, value in settings.items() if name not in later or value != later[name]}
+    later = {one.name: json.loads(encode(one.default)) for one in fields(kind) if one.name not in _IN_EVERY_ID[kind]}
+    return {name: value for name, value in written.items() if name not in later or value != later[name]}
 
 
 class Task(Struct, frozen=True):
@@ -201,7 +209,7 @@ class Task(Struct, frozen=True):
     def id(self) -> str:
         known = encode(self.settings)
         if known not in _settings_json:
-            identity = _identity(self.settings)
+            identity = _fields_in_id(self.settings)
             _settings_json[known] = json.dumps(identity, sort_keys=True, separators=(",", ":"))
         who = ",".join(map(json.dumps, (self.case.id, self.backend, self.implementation)))
         return digest(f"[{who},{_settings_json[known]}]".encode())

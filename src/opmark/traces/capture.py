@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -22,6 +21,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from opmark.errors import InvalidParameter, UserError
+from opmark.files import check_writable
 from opmark.scratch import ScratchFolder
 from opmark.traces.privacy import clean_files
 
@@ -333,14 +333,7 @@ class Capture:
                 raise UserError(
                     f"{file}: exists already", "give another name, or overwrite it: overwrite=True, --overwrite"
                 )
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.path.parent):
-                pass
-        except OSError as error:
-            raise UserError(
-                f"{self.path}: cannot be written: {error.strerror}", "name a path that can be reached and written"
-            ) from None
+        check_writable(self.path)
 
 
 def _describe_groups() -> str:

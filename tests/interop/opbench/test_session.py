@@ -18,10 +18,14 @@ from typing import Any
 
 import pytest
 
+from opmark.api.requests import TuneRequest
 from opmark.errors import UserError
 from opmark.interop.autotvm import AUTOTVM
 from opmark.interop.opbench.command import main
+from opmark.interop.opbench.options import read_options
 from opmark.interop.opbench.tuning import OpbenchTuning
+from opmark.schema import Case
+from opmark.tuning.search import Trial
 
 pytestmark = [
     pytest.mark.frameworks,
@@ -153,6 +157,37 @@ def test_a_model_that_could_not_be_measured_has_no_times_after_so_many_trials(
     tuning = OpbenchTuning(nothing, nothing, nothing, model, (), {}, found=SimpleNamespace())  # type: ignore[arg-type]
     assert not tuning.partial(None)
     assert "net after so many trials: unknown" in capsys.readouterr().err
+
+
+def test_a_tuning_shows_the_time_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """As `opmark tune` does, which has the same progress."""
+    now = [0.0]
+
+    def search(request: TuneRequest) -> None:
+        assert request.budget == 2000.0
+        assert request.on_case is not None
+        request.on_case("matmul", 0, 2)
+        now[0] = 10.0
+        best: Any = SimpleNamespace(seconds=1e-3)
+        request.on_trial(Trial(5, 10, best, best, 10.0))
+        request.say("a message")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("opmark.api.progress.monotonic", lambda: now[0])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr("opmark.interop.opbench.tuning.tune_request", search)
+    options = read_options([*TWO_PRODUCTS, "--trials=10", "--seconds=1000", "--tuner=random"])
+    info: Any = SimpleNamespace(name="tvm-cpu", takes_tuned_operators=False)
+    model: Any = SimpleNamespace(name="net")
+    folder: Any = None
+    operators = [Case.of("matmul", {"M": size}, "forward") for size in (8, 16)]
+    with pytest.raises(KeyboardInterrupt):
+        OpbenchTuning(options, info, folder, model, operators, {}).tune()
+    err = capsys.readouterr().err
+    assert "opbench net: 5 of 20, matmul (1 of 2): best 1.00 ms, 10 s so far, about 30 s left" in err
+    assert "\r\x1b[Ka message\n" in err
+    assert err.endswith("\r\x1b[K")
 
 
 @pytest.mark.slow

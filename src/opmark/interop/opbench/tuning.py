@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opmark.api.ab import ab_request
+from opmark.api.progress import TuneProgress
 from opmark.api.requests import ABRequest, TuneRequest, talk
 from opmark.api.tune import Tuning, tune_request, tuning_view
 from opmark.interop.autotvm import AUTOTVM
@@ -18,7 +19,6 @@ from opmark.plugin.registry import TUNED
 from opmark.schema import Case, Entry, Workload
 from opmark.schema.comparison import Compared, Pairing
 from opmark.schema.workload import VERSION
-from opmark.tuning.search import Trial
 from opmark.units import seconds, significant
 
 PARTIAL = (100, 300, 500, 1000)
@@ -43,33 +43,29 @@ class OpbenchTuning:
     def tune(self) -> Tuning:
         """Tune the key operators, and where the backend takes them the model with them; write what was found."""
         options = self.options
+        progress = TuneProgress(
+            f"opbench {self.model.name}", options.trials, options.seconds * max(1, len(self.operators))
+        )
         shared: dict[str, Any] = {
             "backend": [self.info.name], "tuner": options.tuner, "trials": options.trials, "db": options.db,
-            "budget": f"{options.seconds * max(1, len(self.operators)):g}s", "threads": options.threads or (),
-            "timeout": options.timeout, "processes": options.processes, "on_case": self._on_case,
-            "label": f"opbench {self.model.name} {options.tuner}", "on_trial": self._on_trial, "say": talk,
-            "library": options.library,
+            "budget": progress.budget, "threads": options.threads or (), "timeout": options.timeout,
+            "processes": options.processes, "label": f"opbench {self.model.name} {options.tuner}",
+            "library": options.library, "on_case": progress.case, "on_trial": progress.trial,
+            "on_turn": progress.turn, "say": progress.say,
         }  # fmt: skip
         if self.info.takes_tuned_operators:
             entries = [_entry(self.model.case)]
             shared["operators"] = frozenset(case.id for case in self.operators)
         else:
             entries = [_entry(case) for case in self.operators]
-        self.found = tune_request(TuneRequest(workload=Workload(VERSION, self.model.name, entries), **shared))
+        with progress:
+            self.found = tune_request(TuneRequest(workload=Workload(VERSION, self.model.name, entries), **shared))
         lines, left_out = AUTOTVM.files([entry for entry in self.found.entries if not entry.default_stays])
         self.folder.write_log(options.tuner, lines["autotvm.json"])
         self.folder.write_tuned(options.tuner, tuning_view(self.found))
         for line in left_out:
             talk(f"not in the log of AutoTVM's kind: {line}")
         return self.found
-
-    def _on_case(self, name: str, place: int, count: int) -> None:
-        talk(f"tuning {place + 1} of {count}: {name}")
-
-    def _on_trial(self, trial: Trial) -> None:
-        if trial.number % 50 == 0 or trial.number == trial.most:
-            best = seconds(trial.best.seconds) if trial.best and trial.best.seconds else "none measured"
-            talk(f"  {trial.number} of {trial.most} trials, {trial.elapsed:.0f} s, best {best}")
 
     # The comparison.
 

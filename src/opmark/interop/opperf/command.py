@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opmark.errors import UserError
+from opmark.files import check_writable
 from opmark.units import count_noun
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError(f"{file} exists already", "name another file with -o; results are never overwritten")
     if not file.parent.is_dir():
         raise UserError(f"{file.parent} is not a folder", "create it first, or name another file with -o")
+    check_writable(file)
     return _measure(options, file)
 
 

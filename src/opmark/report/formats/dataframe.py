@@ -11,19 +11,17 @@ are JSON text.
 from __future__ import annotations
 
 import io
-import secrets
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from opmark.errors import UserError
+from opmark.files import whole_file
 from opmark.report.formats.grid import Grid
 from opmark.schema.comparison import Compared
 from opmark.schema.history import History
@@ -82,29 +80,6 @@ def write_parquet(what: Any, path: str | Path) -> None:
     parquet = _library("pyarrow.parquet")
     with whole_file(path) as file:
         parquet.write_table(table, file, compression="zstd")
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that is replaced at the end, or stays as it was after an error. Its folder is made."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path = path.resolve()  # replaces the target of a link, and not the link
-        if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
-            with path.open("wb") as file:
-                yield file
-            return
-        partial = path.with_name(f".opmark-{secrets.token_hex(8)}.part")
-        try:
-            with partial.open("xb") as file:
-                yield file
-            if path.exists():
-                shutil.copymode(path, partial)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def rows_of(what: Any) -> list[Row]:

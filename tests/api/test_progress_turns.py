@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from opmark.api.ab import TurnProgress
-from opmark.cli.progress import Turns, line
+from opmark.api.progress import Turns, line
 from opmark.runner.ab.turns import Turn
 from opmark.schema.messages import Side
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -129,6 +130,47 @@ def test_a_clock_with_one_method_gives_device_time(monkeypatch: pytest.MonkeyPat
     record = measured(Four(INFO, 1), monkeypatch, quantities=wanted, caches=("warm",))
     assert {m.quantity for m in record.measurements} == {"device_time", "device_span"}
     assert record.notes == ("event_time warm by events: log has no events",)
+
+
+class OwnTimer:
+    name, resolution = "chip", 1e-6
+
+    def time(self, launch: Launch, calls: int) -> float:
+        launch()
+        return 1e-3 * calls
+
+    def overhead(self, calls: int) -> float:
+        return 0.0
+
+
+class Timed(Four):
+    asynchronous = False
+
+    def timers(self) -> Mapping[str, OwnTimer]:
+        return {"device_time": OwnTimer()}
+
+
+def test_a_timer_of_device_time_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chip makes the calls by itself, so that nothing of this machine is a part of the time."""
+    (found,) = measured(Timed(INFO, 1), monkeypatch).measurements
+    assert (found.quantity, found.cache, found.timer) == ("device_time", "warm", "chip")
+    assert set(found.samples) == {1e-3}
+    asked = measured(Timed(INFO, 1), monkeypatch, quantities=("device_time", "latency"), caches=("cold",))
+    assert (asked.status, asked.measurements) == ("skipped", ())
+    assert asked.reason == (
+        "device_time cold: it is that of a loop, which leaves its data in the caches; "
+        "latency: four-cpu times calls by device_time alone"
+    )
+
+
+def test_facts_that_the_user_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    info = replace(INFO, device_variables={"chip": "MY_CHIP=10.0.0.7:1", "target": "MY_TARGET=x"})
+    monkeypatch.setenv("MY_CHIP", "10.0.0.8:2")
+    monkeypatch.delenv("MY_TARGET", raising=False)
+    assert info.why_missing() == "MY_TARGET is not set, as in MY_TARGET=x"
+    assert info.device_facts() == {"chip": "10.0.0.8:2", "target": ""}
+    monkeypatch.setenv("MY_TARGET", "y")
+    assert info.why_missing() is None
 
 
 def test_a_clock_says_what_it_lacks() -> None:

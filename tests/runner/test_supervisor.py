@@ -61,6 +61,23 @@ def fault(make_task: MakeTask) -> Callable[..., Task]:
     return lambda kind, n=16: make_task("fault", "numpy-cpu", kind=kind, n=n)
 
 
+def test_a_device_that_went_away_is_the_reason_of_the_tasks_that_are_left(
+    supervise: Supervise, plugin: Plugin, make_task: MakeTask, tmp_path: Path
+) -> None:
+    """The worker that follows finds none."""
+    source = (
+        "from pathlib import Path\n"
+        f"GONE = Path({str(tmp_path / 'gone')!r})\n"
+        "class Backend(NullBackend):\n"
+        "    def why_unavailable(self): return 'it went away' if GONE.exists() else None\n"
+        "    def usable(self): return bool(GONE.touch())"
+    )
+    watched = supervise(plugin("away", source))
+    records = [watched.run(make_task("add", "away")) for _ in range(3)]
+    assert [(one.status, one.reason) for one in records[1:]] == [("skipped", "it went away")] * 2
+    assert records[0].status == "ok"
+
+
 # Every way to fail is one record, and the next task is measured.
 
 

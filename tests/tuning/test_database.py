@@ -122,6 +122,19 @@ def test_another_target_or_source_makes_it_stale() -> None:
     assert choose_entry(store, case_of(256), info, 1) is None
 
 
+def test_another_board_makes_it_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    info = backend("tvm-board")
+    targets = []
+    for address, target in (("10.0.0.7:1", "llvm"), ("10.0.0.8:1", "opencl -device=mali")):
+        monkeypatch.setenv("OPMARK_BOARD", address)
+        monkeypatch.setenv("OPMARK_BOARD_TARGET", target)
+        targets.append(read_target(info, 2))
+    assert (targets[0].device, targets[0].threads) == ("board", 0)
+    assert targets[0].differences(targets[1]) == [
+        "chip 10.0.0.7:1, now 10.0.0.8:1", "target llvm, now opencl -device=mali",
+    ]  # fmt: skip
+
+
 def test_what_was_tuned_for_another_number_of_threads_is_listed_as_sound_and_not_applied() -> None:
     info, store = backend("knobs-cpu"), MemoryStore()
     store.add_tuned([entry_for(256, target=read_target(info, 3))])

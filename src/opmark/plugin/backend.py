@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -168,6 +169,10 @@ class BackendInfo:
     """Command that installs it, or a hint how to get it."""
     read_build: Callable[[Installation], Build] | None = None
     """Reads from the files of an installation, without an import, what it was built for: `opmark list backends`."""
+    device_variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables by which the user names a device that is no part of this machine: an example for each fact
+    of it, as in `{"chip": "BOARD=10.0.0.7:9090"}`. Without them the backend cannot run. Configurations are tuned for
+    the device that they name."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """Further environment variables of the worker, besides those that set the number of threads of math libraries;
     `{threads}` is replaced. They are set before the framework starts."""
@@ -236,11 +241,18 @@ class BackendInfo:
 
     def why_missing(self) -> str | None:
         """Return why it cannot run in this interpreter, as far as known without an import; else None."""
-        if self.outdated or self.requires is None:
-            return self.outdated or None
-        if find_module(self.requires) is not None:
-            return None
-        return f"{self.requires} is not installed" + (f" ({self.install})" if self.install else "")
+        if self.outdated:
+            return self.outdated
+        if self.requires is not None and find_module(self.requires) is None:
+            return f"{self.requires} is not installed" + (f" ({self.install})" if self.install else "")
+        unset = next(
+            (example for fact, example in self.device_variables.items() if not self.device_facts()[fact]), None
+        )
+        return f"{unset.partition('=')[0]} is not set, as in {unset}" if unset else None
+
+    def device_facts(self) -> dict[str, str]:
+        """Return the facts that `device_variables` hold; one whose variable is not set is empty."""
+        return {fact: os.environ.get(example.partition("=")[0], "") for fact, example in self.device_variables.items()}
 
     def find_space(self, operator: Operator, params: Params) -> Space | None:
         """Return the knobs of the backend itself for a case; None if it has none."""

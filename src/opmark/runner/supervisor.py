@@ -22,6 +22,7 @@ from opmark.runner.worker_process import WorkerDied, WorkerProcess, record_of_de
 from opmark.schema import Environment, Record, Resources, Task
 from opmark.schema.messages import Hello, Side
 from opmark.schema.options import DEFAULT_TIMEOUT
+from opmark.schema.record import utc_now
 
 if TYPE_CHECKING:
     from opmark.runner.plan import TaskGroup
@@ -285,6 +286,8 @@ class Supervisor:
 
     def _attempt(self, task: Task) -> Record:
         hello = self.start()
+        if hello.unavailable:  # its device was there when the run began
+            return Record(task, "skipped", hello.unavailable, started=utc_now())
         assert self._worker is not None
         try:
             reply = self._worker.run(task, self._options.timeout, self._options.compile_timeout)

@@ -51,4 +51,6 @@ def read_target(info: BackendInfo, threads: int) -> TuningTarget:
     else:
         facts = survey([info])[0].facts
         versions = {name: str(value) for name, value in sorted(facts.items()) if name not in ("driver", "gpu")}
-    return TuningTarget(info.device, chip, driver, versions, threads if info.device == "cpu" else 0)
+    named = info.device_facts()
+    chip = named.pop("chip", chip)
+    return TuningTarget(info.device, chip, driver, versions | named, threads if info.device == "cpu" else 0)

@@ -55,14 +55,14 @@ class TaskMeasurement:
         chosen = self._choose_quantities()
         found: list[Measurement] = []
         for cache in CACHES:
-            on_device = [quantity for quantity, c in chosen if c == cache and QUANTITIES[quantity].on == "device"]
+            on_device = [quantity for quantity, c in chosen if c == cache and self._needs_clock(quantity)]
             if on_device:
                 # The device's clock has to recover from the load before; long loads come last.
                 self.instruments.watch.recover()
                 found += self._measure_on_device(on_device, cache)
         self._detach_clock()
         for quantity, cache in chosen:
-            if QUANTITIES[quantity].on != "device":
+            if not self._needs_clock(quantity):
                 found += self._measure_on_host(quantity, cache)
         if not found:
             raise Unsupported("; ".join(self.notes) or "there is nothing to measure")
@@ -96,21 +96,29 @@ class TaskMeasurement:
             self.notes.append(f"timer {settings.timer}: {self._why_no_clock}")
         elif self.instruments.why_no_cupti and self.instruments.clock is not None:
             self.notes.append(f"timed by {self.instruments.clock.name}: {self.instruments.why_no_cupti}")
-        for quantity in quantities_for(settings, has_clock=self.instruments.clock is not None):
+        usual = ("latency",) if "latency" in self.instruments.timers else tuple(self.instruments.timers)
+        in_loops = {"energy", *(one for one in self.instruments.timers if QUANTITIES[one].on == "device")}
+        for quantity in quantities_for(settings, has_clock=self.instruments.clock is not None, usual=usual):
             if reason := self._why_not(quantity):
                 self.notes.append(f"{quantity}: {reason}")
                 continue
-            device = QUANTITIES[quantity].on == "device" and not settings.mode
+            device = self._needs_clock(quantity) and not settings.mode
             for cache in settings.caches or (("cold", "warm") if device else ("warm",)):
-                if quantity == "energy" and cache != "warm":
-                    self.notes.append(f"energy {cache}: it is that of a loop, which leaves its data in the caches")
+                if quantity in in_loops and cache != "warm":
+                    self.notes.append(f"{quantity} {cache}: it is that of a loop, which leaves its data in the caches")
                 else:
                     chosen.append((quantity, cache))
         return chosen
 
+    def _needs_clock(self, quantity: str) -> bool:
+        """Whether a quantity is read from the clock of the device, and not by a timer around calls."""
+        return QUANTITIES[quantity].on == "device" and quantity not in self.instruments.timers
+
     def _why_not(self, quantity: str) -> str | None:
-        if QUANTITIES[quantity].on == "device" and self.instruments.clock is None:
+        if self._needs_clock(quantity) and self.instruments.clock is None:
             return self._why_no_clock
+        if quantity in ("latency", "throughput") and quantity not in self.instruments.timers:
+            return f"{self.task.backend} times calls by {', '.join(self.instruments.timers)} alone"
         if quantity == "host_time" and not self.backend.asynchronous:
             return "a call of this backend is done when it returns: that is its latency"
         if quantity == "energy" and self.instruments.watch.energy() is None:

@@ -241,9 +241,9 @@ def test_fpgas_are_refused_with_the_reason_and_the_way_around(target: str) -> No
     ],
 )
 def test_other_machines_are_not_timed_here(text: str, backend: str, name: str) -> None:
-    found = choose_target(text, remote=False)
-    assert (found.backend, found.here, found.name) == (backend, False, name)
-    with pytest.raises(UserError, match="measure here, and"):
+    found = choose_target(text, board=False)
+    assert (found.backend, found.timed, found.name) == (backend, False, name)
+    with pytest.raises(UserError, match="is not here"):
         main([*README, f"--target={text}", "--iftune=true"])
 
 
@@ -259,8 +259,13 @@ def test_a_target_that_tvm_does_not_have_is_refused_before_anything_is_written(
     assert not (tmp_path / "none").exists()
 
 
-def test_a_board_is_not_here_either() -> None:
-    assert not choose_target("llvm", remote=True).here
+@pytest.mark.parametrize("text", ["llvm", "llvm -mtriple=aarch64-linux-gnu", "opencl -device=mali"])
+def test_a_board_has_a_backend_of_its_own(text: str) -> None:
+    found = choose_target(text, board=True)
+    assert (found.backend, found.timed) == ("tvm-board", True)
+    options = read_options([*README, f"--target={text}", "--host=10.0.0.7", "--port=9190", "--key=box"])
+    assert options.board == {"OPMARK_BOARD": "10.0.0.7:9190/box", "OPMARK_BOARD_TARGET": text}
+    assert read_options([*README]).board == {}
 
 
 # Key operators.

@@ -8,6 +8,7 @@ wrongly are not in it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from opmark.frameworks import TORCH_DTYPES
 from opmark.frameworks.numpy import _NUMPY_DTYPES
@@ -124,3 +125,11 @@ def _tvm(device: str, summary: str) -> BackendInfo:
 
 TVM_CPU = _tvm("cpu", "Apache TVM, default schedules, on the CPU")
 TVM_CUDA = _tvm("cuda", "Apache TVM, default schedules, on an NVIDIA GPU")
+TVM_BOARD = replace(
+    _tvm("board", "Apache TVM, default schedules, on another machine that runs TVM's RPC server"),
+    loads="opmark.frameworks.tvm.board:BoardBackend",
+    device_variables={
+        "chip": "OPMARK_BOARD=10.0.0.7:9090",
+        "target": "OPMARK_BOARD_TARGET='llvm -mtriple=aarch64-linux-gnu'",
+    },
+)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
-from opmark.errors import Unsupported
+from opmark.errors import TaskError, Unsupported
 from opmark.frameworks.onnx.engine import EngineBackend, as_type, cover, export_seconds, node_types
 from opmark.frameworks.tvm.application import apply_operators
 from opmark.frameworks.tvm.library import codegen, first_line, relax, tvm
 from opmark.frameworks.tvm.metaschedule import apply_records
-from opmark.frameworks.tvm.operators import METASCHEDULE, SCHEDULE, Kind
+from opmark.frameworks.tvm.operators import METASCHEDULE, SCHEDULE, Kind, kind_of
 from opmark.frameworks.tvm.program import ScheduledProgram
 from opmark.frameworks.tvm.targets import cpu_target, lower_graph, output_of
 from opmark.plugin import BackendInfo, Configuration, Launch
@@ -22,6 +23,49 @@ from opmark.schema import Compilation
 
 _IN_PYTHON = "relax.run."
 _ARCHITECTURE = "sm_90"  # where there is no GPU to ask
+
+
+class TvmCall:
+    """A call of an executable's main function in a virtual machine, over inputs that are placed."""
+
+    def __init__(
+        self,
+        executable: Any,
+        machine: Any,
+        names: Sequence[str],
+        inputs: Mapping[str, Any],
+        outputs: int,
+        compilation: Compilation,
+    ) -> None:
+        self.executable = executable
+        self.machine = machine
+        self._main = machine["main"]
+        self._names = names
+        self.arguments = [inputs[name] for name in names]
+        self._outputs = outputs
+        self.compilation = compilation
+
+    def over(self, machine: Any, inputs: Mapping[str, Any]) -> TvmCall:
+        """Return a call of the same executable in another machine, over other inputs."""
+        return TvmCall(self.executable, machine, self._names, inputs, self._outputs, self.compilation)
+
+    def __call__(self) -> Any:
+        found = self._main(*self.arguments)
+        return found if self._outputs == 1 else tuple(found)
+
+
+class TvmProgramCall:
+    """A call of one compiled function, which writes its result into the last of its tensors."""
+
+    def __init__(self, code: Any, function: Any, tensors: Sequence[Any], compilation: Compilation) -> None:
+        self.code = code
+        self._function = function
+        self.tensors = tensors
+        self.compilation = compilation
+
+    def __call__(self) -> Any:
+        self._function(*self.tensors)
+        return self.tensors[-1]
 
 
 class TvmBackend(EngineBackend):
@@ -33,17 +77,29 @@ class TvmBackend(EngineBackend):
     """
 
     oom_messages = ("out of memory", "bad_alloc", "cannot allocate")
+    graph_call: type[TvmCall] = TvmCall
+    program_call: type[TvmProgramCall] = TvmProgramCall
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
         self.asynchronous = info.device == "cuda"
-        self._device = tvm.cuda(0) if self.asynchronous else tvm.cpu(0)
-        self.target = _target(info.device, threads)
         self._records: list[dict[str, Any]] = []
         self._operators: list[dict[str, Any]] = []
 
+    @cached_property
+    def target(self) -> Any:
+        return _target(self.info.device, self.threads)
+
+    @cached_property
+    def device(self) -> Any:
+        return tvm.cuda(0) if self.asynchronous else tvm.cpu(0)
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.target.kind.name)
+
     def why_unavailable(self) -> str | None:
-        if self.asynchronous and not self._device.exist:
+        if self.asynchronous and not self.device.exist:
             return f"tvm {tvm.__version__} finds no CUDA device"
         actual = _threads()
         if actual != self.threads:
@@ -58,12 +114,12 @@ class TvmBackend(EngineBackend):
             "llvm": codegen.llvm_version_major(),
             "device": self.info.device,
             "target": str(self.target),
-            "schedule": "dlight" if self.asynchronous else "none",
+            "schedule": "dlight" if self.kind == "cuda" else "none",
             "threads": _threads(),
         }
 
     def upload(self, array: Any, dtype: str) -> Any:
-        return tvm.runtime.tensor(as_type(array, dtype), self._device)
+        return tvm.runtime.tensor(as_type(array, dtype), self.device)
 
     def download(self, tensor: Any) -> Any:
         return tensor.numpy()
@@ -71,12 +127,15 @@ class TvmBackend(EngineBackend):
     def dtype(self, value: Any) -> str:
         return str(value.dtype)
 
+    def shape(self, value: Any) -> tuple[int, ...]:
+        return tuple(value.shape)
+
     def copy_into(self, target: Any, source: Any) -> None:
         target.copyfrom(source)
 
     def synchronize(self) -> None:
         if self.asynchronous:
-            self._device.sync()
+            self.device.sync()
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
         if isinstance(built, ScheduledProgram):
@@ -86,8 +145,8 @@ class TvmBackend(EngineBackend):
         try:
             lowered = self._apply_tuned(lower_graph(model, self.target))
             executable = tvm.compile(lowered, target=self.target)
-            machine = relax.VirtualMachine(executable, self._device)
-        except Unsupported:
+            machine = relax.VirtualMachine(self.load(executable), self.device)
+        except TaskError:
             raise
         except Exception as error:
             if self.classify(error) == "oom":
@@ -104,7 +163,11 @@ class TvmBackend(EngineBackend):
         )
         _refuse_what_tvm_does_not_compute(lowered)
         names = [value.name for value in model.graph.input]
-        return _TvmCall(executable, machine, names, inputs, len(model.graph.output), compilation)
+        return self.graph_call(executable, machine, names, inputs, len(model.graph.output), compilation)
+
+    def load(self, executable: Any) -> Any:
+        """Return what was compiled, where it can be called."""
+        return executable
 
     def configure(self, configuration: Configuration) -> None:
         """Take records of MetaSchedule, and the tuned operators of a model, for the graphs that are compiled next."""
@@ -123,8 +186,7 @@ class TvmBackend(EngineBackend):
         taken for that of a tuned model."""
         if not self._records and not self._operators:
             return lowered
-        kind: Kind = "cuda" if self.asynchronous else "cpu"
-        done = apply_operators(lowered, kind, self._operators)
+        done = apply_operators(lowered, self.kind, self._operators)
         module, records = apply_records(done.module, self.target, self._records) if self._records else (done.module, 0)
         if not done.applied and not records:
             reasons = f": {'; '.join(done.refused)}" if done.refused else ""
@@ -140,7 +202,10 @@ class TvmBackend(EngineBackend):
         start = time.perf_counter()
         try:
             module = program.module()
-            function = tvm.compile(module, target=self.target)["main"]
+            code = self.load(tvm.compile(module, target=self.target))
+            function = code["main"]
+        except TaskError:
+            raise
         except Exception as error:
             if self.classify(error) == "oom":
                 raise
@@ -149,8 +214,8 @@ class TvmBackend(EngineBackend):
         compilation = Compilation(cold=taken, graphs=1, operators=(program.operator,), kernels=("main",), cache="none")
         output = output_of(module)
         assert output is not None
-        made = tvm.runtime.empty(*output, self._device)
-        return _ProgramCall(function, [*inputs.values(), made], compilation)
+        made = tvm.runtime.empty(*output, self.device)
+        return self.program_call(code, function, [*inputs.values(), made], compilation)
 
     def clients(
         self, launch: Launch, others: Sequence[Mapping[str, Any]], rebuild: Callable[[Mapping[str, Any]], Launch]
@@ -159,51 +224,10 @@ class TvmBackend(EngineBackend):
         between calls, so that two clients cannot share one."""
         if others and self.asynchronous:
             raise Unsupported("TVM launches all kernels on one stream of the GPU: it serves one client at a time there")
-        assert isinstance(launch, _TvmCall)
-        machines = [relax.VirtualMachine(launch.executable, self._device) for _ in others]
+        assert isinstance(launch, TvmCall)
+        machines = [relax.VirtualMachine(launch.executable, self.device) for _ in others]
         more = [launch.over(machine, inputs) for machine, inputs in zip(machines, others, strict=True)]
         return [*super().clients(launch, (), rebuild), *more]
-
-
-class _TvmCall:
-    """A call of an executable's main function in a virtual machine, over inputs that are placed."""
-
-    def __init__(
-        self,
-        executable: Any,
-        machine: Any,
-        names: Sequence[str],
-        inputs: Mapping[str, Any],
-        outputs: int,
-        compilation: Compilation,
-    ) -> None:
-        self.executable = executable
-        self._main = machine["main"]
-        self._names = names
-        self._arguments = [inputs[name] for name in names]
-        self._outputs = outputs
-        self.compilation = compilation
-
-    def over(self, machine: Any, inputs: Mapping[str, Any]) -> _TvmCall:
-        """Return a call of the same executable in another machine, over other inputs."""
-        return _TvmCall(self.executable, machine, self._names, inputs, self._outputs, self.compilation)
-
-    def __call__(self) -> Any:
-        found = self._main(*self._arguments)
-        return found if self._outputs == 1 else tuple(found)
-
-
-class _ProgramCall:
-    """A call of one compiled function, which writes its result into the last of its tensors."""
-
-    def __init__(self, function: Any, tensors: Sequence[Any], compilation: Compilation) -> None:
-        self._function = function
-        self._tensors = tensors
-        self.compilation = compilation
-
-    def __call__(self) -> Any:
-        self._function(*self._tensors)
-        return self._tensors[-1]
 
 
 def _target(device: str, threads: int) -> Any:

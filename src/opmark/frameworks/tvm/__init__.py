@@ -9,6 +9,6 @@ schedules/       the loops of an expression, arranged by a configuration: cpu.py
 operators.py     the operators with a schedule: expression, spaces, schedules
 program.py       an operator and a configuration: what an implementation builds
 targets.py       code for any target of TVM
-remote.py        timing on a board, through TVM's RPC
+board.py         the backend of a board, through TVM's RPC
 metaschedule.py  TVM's own tuner, in a process that can be killed, and its database
 """

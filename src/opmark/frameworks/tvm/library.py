@@ -44,7 +44,7 @@ __all__ = [
 
 
 def first_line(error: Exception) -> str:
-    """Return the message of an error of TVM: its first line that is no part of a traceback."""
+    """Return the message of an error of TVM: its first line that is no part of a traceback, and no heading."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    messages = [line for line in lines if not line.startswith(("Traceback", "File ", "["))] or lines
+    messages = [line for line in lines if not line.startswith(("Traceback", "File ", "[")) and line[-1] != ":"] or lines
     return f"{type(error).__name__}: {messages[0] if messages else ''}"[:400]

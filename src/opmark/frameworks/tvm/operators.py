@@ -4,6 +4,7 @@ What needs TVM is imported on first use, so that spaces can be read without it."
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -18,6 +19,7 @@ from opmark.schema.tensor import sizeof
 
 Kind = Literal["cpu", "cuda"]
 """The schedule: loops of a CPU, or thread blocks of a GPU."""
+_CPUS = frozenset({"", "llvm", "c", "hexagon"})
 Arrange = Callable[[Any, Params, Configuration], None]
 """arrange(schedule, params, configuration) changes the schedule in place."""
 
@@ -26,6 +28,13 @@ SCHEDULE = "schedule"
 METASCHEDULE = "metaschedule"
 """Name in a configuration of records of TVM's own tuner, as JSON: a list of objects with `workload` and `record`."""
 _PACKAGE = "opmark.frameworks.tvm"
+
+
+def kind_of(target: str) -> Kind:
+    """Return which schedules a target takes, by its text: `llvm -mcpu=cortex-a72`, or JSON. No text is a CPU."""
+    named = re.search(r'"kind"\s*:\s*"(\w+)"', target) or re.match(r"\s*(\w*)", target)
+    assert named is not None
+    return "cpu" if named[1] in _CPUS else "cuda"
 
 
 class DeviceSchedule(NamedTuple):
@@ -198,3 +207,8 @@ SCHEDULED = {
     "global_avg_pool2d": ScheduledOperator("pool2d:avg", *_POOL, _global),
 }
 """Schedules by the name of the operator."""
+
+
+def space_of(name: str, kind: Callable[[], Kind], params: Params) -> Space:
+    """Return the space of an operator for the kind of device that is asked for then."""
+    return SCHEDULED[name].space(kind(), params)

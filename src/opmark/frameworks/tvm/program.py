@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from opmark.frameworks.tvm.operators import SCHEDULE, SCHEDULED, Kind
+from opmark.frameworks.tvm.operators import SCHEDULE, SCHEDULED, Kind, space_of
 from opmark.plugin import Configuration, Implementation, Params
 
 
@@ -24,15 +24,15 @@ class ScheduledProgram:
         return SCHEDULED[self.operator].module(self.kind, self.params, self.configuration)
 
 
-def scheduled_implementations(kind: Kind) -> Mapping[str, Implementation]:
-    """Return the implementations of all operators with a schedule on TVM's backend for this kind of device."""
+def scheduled_implementations(device: str, kind: Callable[[], Kind]) -> Mapping[str, Implementation]:
+    """Return the implementations of all operators with a schedule on TVM's backend for this device."""
 
     def build(name: str, p: Params, configuration: Configuration, **inputs: Any) -> ScheduledProgram:
-        return ScheduledProgram(name, kind, p, configuration)
+        return ScheduledProgram(name, kind(), p, configuration)
 
     return {
         name: Implementation(
-            f"tvm-{kind}", partial(build, name), SCHEDULE, space=partial(row.space, kind), on_request=True
+            f"tvm-{device}", partial(build, name), SCHEDULE, space=partial(space_of, name, kind), on_request=True
         )
-        for name, row in SCHEDULED.items()
+        for name in SCHEDULED
     }

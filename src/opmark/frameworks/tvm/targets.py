@@ -24,12 +24,11 @@ from opmark.frameworks.tvm.library import (
     relax,
     tvm,
 )
-from opmark.frameworks.tvm.operators import SCHEDULED, Kind
+from opmark.frameworks.tvm.operators import SCHEDULED, kind_of
 from opmark.plugin import Configuration, Params
 from opmark.plugin.registry import backend, implementations
 from opmark.plugin.registry import operator as find_operator
 
-_CPUS = frozenset({"llvm", "c", "hexagon"})
 _FPGAS = frozenset({"pynq", "vta", "fpga", "ultra96", "de10nano", "sdaccel", "aocl", "aocl_sw_emu", "intelfocl"})
 _GPU_LIMITS = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}
 _LIMITED = frozenset({"cuda", "rocm"})
@@ -66,7 +65,7 @@ def read_target(text: str) -> Any:
     if fields["kind"] in _LIMITED:
         fields = {**_GPU_LIMITS, **fields}
     try:
-        if fields["kind"] in _CPUS:
+        if kind_of(fields["kind"]) == "cpu":
             return tvm.target.Target(fields)
         return tvm.target.Target(fields, host={"kind": "llvm"})
     except (ValueError, TypeError, RuntimeError) as error:
@@ -94,23 +93,14 @@ def _read_option(word: str) -> tuple[str, Any]:
     return name, value.split(",") if listed else int(value) if value.isdecimal() else value
 
 
-def kind_of(target: Any) -> Kind:
-    """Return which schedules a target takes."""
-    return "cpu" if target.kind.name in _CPUS else "cuda"
-
-
 @dataclass(frozen=True)
 class TargetCode:
     """What was compiled for a target."""
 
-    executable: Any
-    """TVM's, which can be exported."""
     kind: str
     """`llvm`, `cuda`, `opencl`, ...: that of the part that computes."""
     text: str
     """LLVM's assembly language, or the source of the kernels."""
-    output: tuple[tuple[int, ...], str] | None = None
-    """Shape and element type of the result of a scheduled operator, which its function takes as its last argument."""
     linked: bool = True
     """False if the vendor's linker is missing here: the code was generated, and cannot be loaded."""
 
@@ -128,7 +118,7 @@ def build_for(target: str, operator: str, params: Params, configuration: Configu
         if configuration:
             raise UserError(f"`{operator}` has no schedule with knobs", f"these have one: {', '.join(SCHEDULED)}")
         return build_graph_for(target, operator_graph(operator, params))
-    row, kind = SCHEDULED[operator], kind_of(where)
+    row, kind = SCHEDULED[operator], kind_of(where.kind.name)
     checked = row.space(kind, params).check(configuration or {})
     return _compile(row.module(kind, params, checked), where)
 
@@ -168,7 +158,7 @@ def _compile(module: Any, target: Any) -> TargetCode:
         library = _library(executable)
         device = next((one for one in library.imports if one.kind not in ("llvm", "c", "relax.VMExecutable")), None)
         part = device or library
-        return TargetCode(executable, part.kind, part.inspect_source(), output_of(module), linked)
+        return TargetCode(part.kind, part.inspect_source(), linked)
 
 
 def output_of(module: Any) -> tuple[tuple[int, ...], str] | None:

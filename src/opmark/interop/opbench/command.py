@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from opmark.errors import UserError
 from opmark.interop.opbench.options import OpbenchOptions, make_parser, read_options
+from opmark.interop.visible_devices import set_variables
 from opmark.units import count_noun
 
 
@@ -18,29 +19,35 @@ def main(arguments: Sequence[str]) -> int:
         describe_names(print)
         return 0
     options = read_options(list(arguments))
-    return _run(options)
+    with set_variables(options.board):
+        return _run(options)
 
 
 def _run(options: OpbenchOptions) -> int:
     from opmark.api.requests import talk
+    from opmark.interop.opbench.code import check_target
     from opmark.interop.opbench.models import choose_model
     from opmark.interop.opbench.options import check_tuner
-    from opmark.interop.opbench.remote import check_target
     from opmark.interop.opbench.session import OpbenchSession
     from opmark.interop.opbench.targets import choose_target
     from opmark.plugin.registry import backend as find_backend
+    from opmark.runner.probe import probe
     from opmark.tuning.tuners import TUNERS
 
     # Everything that can be wrong with the request is looked at before the first measurement.
-    target = choose_target(options.target, remote=bool(options.host))
+    target = choose_target(options.target, board=bool(options.host))
     check_tuner(options.tuner, {**TUNERS, **find_backend(target.backend).tuners})
-    if not target.here and (options.iftune or options.ifcompare):
+    if not target.timed and (options.iftune or options.ifcompare):
         raise UserError(
-            f"--iftune and --ifcompare measure here, and {options.target} is not here: {target.why_not_here}",
-            "without them, operators are compiled for the target and, with --host and --port, timed there",
+            f"--iftune and --ifcompare measure, and {options.target} is not here: {target.why_not_timed}",
+            "--host and --port name a board; without them, operators are compiled for the target",
         )
-    if not target.here:
-        check_target(options)
+    if options.host:
+        (board,) = probe([find_backend(target.backend)])
+        if board.reason:
+            raise UserError(f"--host: {board.reason}")
+    elif not target.timed:
+        check_target(options.target)
     models = [
         choose_model(
             options.modelsource, name, options.batchsize, size=options.size, folder=options.output / "models",

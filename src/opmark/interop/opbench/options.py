@@ -46,6 +46,14 @@ class OpbenchOptions:
     timeout: float
     db: str | None
 
+    @property
+    def board(self) -> dict[str, str]:
+        """The variables that name the board to the backend `tvm-board`; none without one."""
+        if not self.host:
+            return {}
+        address = f"{self.host}:{self.port}" + f"/{self.key}" * bool(self.key)
+        return {"OPMARK_BOARD": address, "OPMARK_BOARD_TARGET": self.target}
+
 
 def read_options(arguments: list[str]) -> OpbenchOptions:
     found = vars(make_parser().parse_args(arguments))

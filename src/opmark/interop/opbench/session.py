@@ -65,12 +65,12 @@ class OpbenchSession:
         rows: dict[str, Row] = {}
         if not self.options.iftime:
             talk("not timed: --iftime false")
-        elif self.target.here:
+        elif self.target.timed:
             rows = self._time()
             operators = with_times(operators, rows)
         else:
-            talk(f"not timed here: {self.target.why_not_here}")
-            operators = self._compile_elsewhere(operators)
+            talk(f"not timed: {self.target.why_not_timed}")
+            operators = self._compile(operators)
         kept = key_operators(operators, self.options.top)
         self._print_operators(kept, len(operators), rows)
         self.folder.write_operators(
@@ -193,8 +193,8 @@ class OpbenchSession:
                 talk(f"{row.name}: {row.status}: {row.reason}")
         return {row.case: row for row in rows}
 
-    def _compile_elsewhere(self, operators: list[KeyOperator]) -> list[KeyOperator]:
-        from opmark.interop.opbench.remote import compile_operators
+    def _compile(self, operators: list[KeyOperator]) -> list[KeyOperator]:
+        from opmark.interop.opbench.code import compile_operators
 
         found, failed = compile_operators(operators, self.cases, self.options, talk)
         self.failed |= failed

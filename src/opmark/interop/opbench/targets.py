@@ -1,4 +1,4 @@
-"""The target of `opmark opbench`: which backend times it here, or that it is another machine's."""
+"""The target of `opmark opbench`: which backend times it, or that none does."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _GPUS = frozenset({"cuda", "nvptx", "opencl", "vulkan", "rocm", "metal", "webgpu
 class ChosenTarget:
     text: str
     backend: str
-    """The backend whose schedules and knobs fit: `tvm-cpu` or `tvm-cuda`."""
-    here: bool
-    """Whether that backend runs on this machine, as far as metadata tells, and the target is this machine's."""
-    why_not_here: str = ""
+    """`tvm-board`, or the backend of this machine whose schedules and knobs fit: `tvm-cpu` or `tvm-cuda`."""
+    timed: bool
+    """Whether that backend can time it, as far as metadata tells: the target is this machine's or that of a board."""
+    why_not_timed: str = ""
 
     @property
     def name(self) -> str:
@@ -31,7 +31,7 @@ class ChosenTarget:
         return "_".join(self.text.replace("=", "-").replace("/", "-").split()).replace("_-", "_")
 
 
-def choose_target(text: str, *, remote: bool) -> ChosenTarget:
+def choose_target(text: str, *, board: bool) -> ChosenTarget:
     """Return where a target is timed. UserError for FPGAs, which TVM has no code for any more."""
     kind, options = split_target(text)
     if not kind:
@@ -45,8 +45,8 @@ def choose_target(text: str, *, remote: bool) -> ChosenTarget:
             "NAME` measures",
         )
     own = "tvm-cuda" if kind in _GPUS or (text.startswith("{") and '"llvm"' not in text) else "tvm-cpu"
-    if remote:
-        return ChosenTarget(text, own, False, "it is timed through RPC")
+    if board:
+        return ChosenTarget(text, "tvm-board", True)
     if kind not in _LOCAL or set(options) - _PLAIN:
         return ChosenTarget(
             text, own, False, f"`{text}` is not the target of this machine; --host and --port name a board"

@@ -15,7 +15,7 @@ from opmark import units
 from opmark.analysis.ranking import Key
 from opmark.analysis.rows import MachineFacts, Row, Timing, rows_of_records, split_by_headline, unit_of
 from opmark.analysis.step import steps_of
-from opmark.plugin.registry import way_of
+from opmark.plugin.registry import backend_or_none, way_of
 from opmark.report.console.communication import print_above_link, print_overlaps, print_pairs, print_stragglers
 from opmark.report.console.fits import print_fits
 from opmark.report.console.load import print_load
@@ -344,9 +344,11 @@ def print_doubts(
     ran = list(dict.fromkeys(row.backend for row in found if row.timings))
     scheduled = any(row.implementation == "schedule" or row.backend.endswith("/tuned") for row in found)
     if ran and all(name.startswith(_NAIVE) for name in ran) and not scheduled:
-        option = f"--backend torch-{ran[0].partition('/')[0].rpartition('-')[2]},{ran[0]}"
-        remark = f"{', '.join(ran)} runs default schedules, which are naive: compare with a library, e.g. {option}"
-        print_prose(remark, console)
+        library = f"torch-{ran[0].partition('/')[0].rpartition('-')[2]}"
+        better = f"compare with a library, e.g. --backend {library},{ran[0]}"
+        if backend_or_none(library) is None:
+            better = "`opmark tune` finds better ones"
+        print_prose(f"{', '.join(ran)} runs default schedules, which are naive: {better}", console)
 
 
 def reasons_of(row: Row) -> list[str]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from opmark.errors import TimerFailed, Unsupported
 from opmark.plugin import Activity, DeviceClock, Launch, Timer, Trace
-from opmark.schema import EFFORTS, Caution, CrossCheck, Kernel, Measurement, Sampling
+from opmark.schema import EFFORTS, QUANTITIES, Caution, CrossCheck, Kernel, Measurement, Sampling
 from opmark.units import percent, seconds
 from opmark.worker.measure.cache import LaunchSource
 from opmark.worker.measure.instruments import ConditionsMonitor
@@ -56,7 +56,7 @@ class Sampler(Protocol):
     overhead: float
     """Seconds per call that are subtracted already."""
     virtual: bool
-    """Whether time only seems to pass, so that the machine's own state says nothing."""
+    """Whether time only seems to pass, or passes on another machine, so that the state of this one says nothing."""
     traces: bool
     """Whether the sampler sees what the device ran, so that nothing seen means nothing run."""
     lost: int
@@ -91,7 +91,7 @@ class HostSampler:
         self.timer = timer.name
         self.calls = 1
         self.overhead = 0.0
-        self.virtual = timer.name == "virtual"
+        self.virtual = timer.name == "virtual" or QUANTITIES[quantity].on == "device"
         self._clock = timer
         self._batches = batches and supply.before is None and (quantity == "throughput" or not supply.rotates)
         self._stretch = _STRETCH if quantity == "throughput" else 1
@@ -116,7 +116,7 @@ class HostSampler:
         start = time.perf_counter()
         raw = [self._once(self.calls) for _ in range(count)]
         # Making a call cold is charged to the budget too. A clock that stands still must not mean sampling without end.
-        virtual_only = self.virtual and self.supply.before is None
+        virtual_only = self.timer == "virtual" and self.supply.before is None
         spent = max(sum(raw), self._clock.resolution) if virtual_only else time.perf_counter() - start
         return SampleRows([(max(0.0, value / self.calls - self.overhead),) for value in raw], spent)
 

@@ -2,5 +2,5 @@
 
 from opmark.frameworks.tvm.program import scheduled_implementations
 
-IMPLEMENTATIONS = scheduled_implementations("cuda")
+IMPLEMENTATIONS = scheduled_implementations("cuda", lambda: "cuda")
 """Found by the registry."""

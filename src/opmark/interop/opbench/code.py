@@ -1,4 +1,4 @@
-"""Operators for a target that is not this machine's: compiled here by a process with TVM, timed on a board by RPC."""
+"""Operators for a target that is neither this machine's nor that of a board: a process with TVM compiles them."""
 
 from __future__ import annotations
 
@@ -6,52 +6,33 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from statistics import median
 from threading import Timer
 from typing import Any
 
 from msgspec.structs import replace
 
 from opmark.errors import UserError
-from opmark.interop.opbench.operators import KeyOperator, with_shares
+from opmark.interop.opbench.operators import KeyOperator
 from opmark.interop.opbench.options import OpbenchOptions
 from opmark.schema import Case
-from opmark.units import count_bytes, count_noun, seconds
+from opmark.units import count_bytes, count_noun
 
 _PROCESS = (sys.executable, "-m", "opmark.frameworks.tvm.target_process")
-_START_SECONDS = 30.0
-"""Time for a board to answer at least: TVM takes some of it to start."""
 
 
-def check_target(options: OpbenchOptions) -> None:
-    """Raise UserError for a target that TVM does not have, and for a board that does not answer. Without TVM this
-    cannot be known: compiling says so."""
-    question = json.dumps({**_where(options), "cases": []})
-    limit = max(options.timeout, _START_SECONDS) if options.host else None
-    try:
-        done = subprocess.run(_PROCESS, input=question, capture_output=True, text=True, check=False, timeout=limit)
-    except subprocess.TimeoutExpired:
-        raise UserError(
-            f"--host: {options.host}:{options.port} does not answer as TVM's RPC does within {limit:g} s",
-            "a tracker waits for a device of the name --key: `python -m tvm.exec.query_rpc_tracker` lists those it has",
-        ) from None
+def check_target(target: str) -> None:
+    """Raise UserError for a target that TVM does not have. Without TVM this cannot be known: compiling says so."""
+    question = json.dumps({"target": target, "cases": []})
+    done = subprocess.run(_PROCESS, input=question, capture_output=True, text=True, check=False)
     answer = json.loads(done.stdout or "{}")
     if "error" in answer:
-        raise UserError(f"--{answer['option']}: {answer['error']}", answer["hint"])
-
-
-def _where(options: OpbenchOptions) -> dict[str, Any]:
-    return {
-        "target": options.target, "host": options.host, "port": options.port, "key": options.key,
-        "timeout": options.timeout,
-    }  # fmt: skip
+        raise UserError(f"--target: {answer['error']}", answer["hint"])
 
 
 def compile_operators(
     operators: Sequence[KeyOperator], cases: Mapping[str, Case], options: OpbenchOptions, say: Callable[[str], None]
 ) -> tuple[list[KeyOperator], bool]:
-    """Return the operators with the code that was generated for the target and, from a board, with times; and whether
-    one failed."""
+    """Return the operators with the code that was generated for the target, and whether one failed."""
     found: list[KeyOperator] = []
     known = {one.case: one for one in operators}
     hint = ""
@@ -63,19 +44,16 @@ def compile_operators(
             say(f"{one.operator} {one.parameters}: {answer['error']}")
             continue
         code = {name: answer[name] for name in ("kind", "bytes", "linked")}
-        times = answer.get("seconds")
-        status = "compiled" if times is None else "ok" if answer["checked"] else "unchecked"
-        found.append(replace(one, status=status, code=code, seconds=median(times) if times else None))
-        shown = f", {seconds(median(times))} on the board" if times else ""
-        say(f"{one.operator} {one.parameters}: {count_bytes(code['bytes'])} of code for {code['kind']}{shown}")
+        found.append(replace(one, status="compiled", code=code))
+        say(f"{one.operator} {one.parameters}: {count_bytes(code['bytes'])} of code for {code['kind']}")
     broken = [one for one in found if one.status == "error"]
     if len(broken) == len(found):
-        what = f"timed at {options.host}:{options.port}" if options.host else f"compiled for `{options.target}`"
         raise UserError(
-            f"no operator could be {what}: {broken[0].reason}", hint or "docs/opbench.md says which targets there are"
+            f"no operator could be compiled for `{options.target}`: {broken[0].reason}",
+            hint or "docs/opbench.md says which targets there are",
         )
     say(f"{count_noun(len(found) - len(broken), 'operator')} of {len(found)} compiled for {options.target}")
-    return with_shares(found), bool(broken)
+    return found, bool(broken)
 
 
 def _ask(ids: list[str], cases: Mapping[str, Case], options: OpbenchOptions) -> Iterator[dict[str, Any]]:
@@ -84,7 +62,7 @@ def _ask(ids: list[str], cases: Mapping[str, Case], options: OpbenchOptions) -> 
     left = list(ids)
     while left:
         asked = [{"id": one, "op": cases[one].op, "params": cases[one].params} for one in left]
-        question = {**_where(options), "cases": asked}
+        question = {"target": options.target, "cases": asked}
         process = subprocess.Popen(
             _PROCESS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

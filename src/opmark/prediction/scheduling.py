@@ -44,8 +44,9 @@ _HANDOVER = 30e-6
 """Seconds that a stage with lanes takes on top, before one was measured: to wake threads, and to wait for the last."""
 _SOLVER_SECONDS = 5.0
 _FEWEST_CANDIDATES = 3
-_ROUNDS = 10
-"""Rounds that should fit into the budget: fewer stages are looked at where a run takes long."""
+_RUNS = 20
+"""Runs of each that should fit into the budget, every second one timed: fewer stages are looked at where a run takes
+long."""
 _MOST_AT_ONCE = 200
 """Units of a program that is tried as one stage: with more of them, to find its lanes takes longer than to time it."""
 
@@ -146,7 +147,7 @@ class StageSearch:
         searches = [BlockSearch(block, needs, choices) for block in blocks(self.units)]
         estimate = estimated_cost(self._solo_seconds, needs, _HANDOVER)
         whole = sum(self._solo_seconds(unit, cores) for unit in range(len(self.units)))
-        most = max(_FEWEST_CANDIDATES, min(MOST_CANDIDATES, int(self.budget / (_ROUNDS * whole))))
+        most = max(_FEWEST_CANDIDATES, min(MOST_CANDIDATES, int(self.budget / (_RUNS * whole))))
         tried = [search.candidates(estimate, most) for search in searches]
         sequential_choices = [self._alone(unit) for unit in range(len(self.units))]
         runs: list[list[StageChoice]] = [sequential_choices]

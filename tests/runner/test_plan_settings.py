@@ -16,7 +16,7 @@ from opmark.runner.plan import make_plan, settings_for
 from opmark.schema import CACHES, EFFORTS, MODES, PROCESSES, QUANTITIES, Case, Sampling, Settings, Task
 from opmark.schema.load import Load
 from opmark.schema.options import LONGEST, MOST_PROCESSES, MOST_SAMPLES, MOST_THREADS, TIMERS, MeasureOptions
-from opmark.schema.task import _identity
+from opmark.schema.task import _fields_in_id
 
 
 def one(**asked: Any) -> Settings:
@@ -317,4 +317,4 @@ def test_loads_are_different_tasks_and_a_task_without_load_keeps_its_id() -> Non
     case = Case.of("add", operator("add").complete({"shape": [4]}), "forward")
     tasks = [Task(case, "null", "null", one(**asked)) for asked in ({}, {"clients": 1}, {"clients": 2})]
     assert len({task.id for task in tasks}) == 3
-    assert "load" not in _identity(tasks[0].settings)
+    assert "load" not in _fields_in_id(tasks[0].settings)

@@ -152,8 +152,9 @@ def test_a_tracker_knows_boards_by_a_key(serve: Serve, board: Callable[..., Boar
     tracker, _ = serve("rpc_tracker")
     serve("rpc_server", "--tracker", f"127.0.0.1:{tracker}", "--key", "box")
     live = board(tracker, "/box")
-    assert run(live, measured("matmul", MATMUL)).status == "ok"
-    assert run(live, measured("matmul", MATMUL)).status == "ok", "the first task has kept the board"
+    for _ in range(2):  # the first task does not keep the board
+        record = run(live, measured("matmul", MATMUL))
+        assert record.status == "ok", record.reason
 
 
 @pytest.mark.parametrize(

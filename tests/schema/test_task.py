@@ -6,12 +6,13 @@ import json
 
 import pytest
 from msgspec import to_builtins
-from msgspec.json import encode
+from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from opmark.schema import EFFORTS, Case, Settings, Task
 from opmark.schema import task as task_module
 from opmark.schema.case import content_id
+from opmark.schema.codec import strict_struct
 from opmark.schema.task import Resources, Sampling, written_identity
 
 SETTINGS = Settings(2, "quick", EFFORTS["quick"])
@@ -35,6 +36,14 @@ def test_it_is_the_hash_of_case_backend_implementation_and_settings(backend: str
     first = {name: value for name, value in to_builtins(settings).items() if name not in LATER}
     for _ in range(2):
         assert task.id == content_id([CASE.id, backend, "é", first])
+
+
+def test_a_task_that_was_read_strictly_has_the_same_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an upload is read: each struct is of a derived class."""
+    task = Task(CASE, "null", "null", replace(SETTINGS, resources=Resources(cores=(0,)), process=7))
+    known = task.id
+    monkeypatch.setattr(task_module, "_settings_json", {})
+    assert decode(encode(task), type=strict_struct(Task)).id == known
 
 
 def test_compiling_only_is_another_task() -> None:

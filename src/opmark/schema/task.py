@@ -172,13 +172,19 @@ _IN_EVERY_ID: dict[type[Struct], frozenset[str]] = {
 default, so that old runs can still be resumed, joined and looked up."""
 
 
+def _in_every_id(kind: type) -> frozenset[str] | None:
+    """Return the fields of a struct, or of one derived from it, that every id contains; None for anything else."""
+    return next((names for base, names in _IN_EVERY_ID.items() if issubclass(kind, base)), None)
+
+
 def _fields_in_id(struct: Struct) -> dict[str, Any]:
     """Return the part of settings, or of a struct inside of them, that a task id contains."""
-    always = _IN_EVERY_ID[type(struct)]
+    always = _in_every_id(type(struct))
+    assert always is not None
     values = {one.name: getattr(struct, one.name) for one in fields(struct)
               if one.name in always or getattr(struct, one.name) != one.default}  # fmt: skip
     return {
-        name: _fields_in_id(value) if type(value) in _IN_EVERY_ID else to_builtins(value)
+        name: to_builtins(value) if _in_every_id(type(value)) is None else _fields_in_id(value)
         for name, value in values.items()
     }
 

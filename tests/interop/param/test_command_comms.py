@@ -60,7 +60,7 @@ def test_opmark_is_asked_for_one_sample_an_iteration(monkeypatch: pytest.MonkeyP
     assert asked.pop("say")
     assert asked == {
         "backend": "torch-cpu", "quantity": "latency", "effort": "quick", "processes": 1, "warmup": 6, "samples": 14,
-        "verify": True, "timeout": 9.0, "db": Path("here"),
+        "verify": True, "timeout": 9.0, "db": "here",
     }  # fmt: skip
     assert [case.params["size"] for case in run.cases] == [8, 16, 32, 64]
     assert {case.params["ranks"] for case in run.cases} == {2}

@@ -56,6 +56,3 @@ class Tuner(ABC):
     def tell(self, configuration: Configuration, seconds: float | None) -> None:
         """Take the time of a configuration; None if it failed or computed something wrong. Configurations that nobody
         asked for are told too: the default, and what an earlier tuning has measured."""
-
-    def close(self) -> None:  # noqa: B027 - most tuners have started nothing
-        """End what the tuner has started."""

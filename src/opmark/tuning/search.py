@@ -235,39 +235,36 @@ def _search_one(
     tuner = make_tuner(options.tuner, problem, tunable.backend)
     batch = tuner.batch or max(_BATCH, 2 * builders.count)
     began, first = options.clock(), len(result.candidates)
-    try:
-        while (left := trials - max(len(result.candidates) - first, tuner.own_trials)) > 0:
-            tuner.seconds_left = options.deadline - options.clock()
-            try:
-                asked = tuner.ask(min(batch, left))
-            except TaskError as error:  # a tuner that measures by itself could not
-                result.stopped = str(error)
-                return
-            if not asked:
-                result.stopped = "the tuner expects nothing better"
-                return
-            tasks = [with_configuration(short, one, tunable.implementation.label) for one in asked]
-            if options.clock() > options.deadline and any(task.id not in options.done for task in tasks):
+    while (left := trials - max(len(result.candidates) - first, tuner.own_trials)) > 0:
+        tuner.seconds_left = options.deadline - options.clock()
+        try:
+            asked = tuner.ask(min(batch, left))
+        except TaskError as error:  # a tuner that measures by itself could not
+            result.stopped = str(error)
+            return
+        if not asked:
+            result.stopped = "the tuner expects nothing better"
+            return
+        tasks = [with_configuration(short, one, tunable.implementation.label) for one in asked]
+        if options.clock() > options.deadline and any(task.id not in options.done for task in tasks):
+            result.stopped = _spent(result, options.clock() - began)
+            return
+        built = builders.build(tasks)
+        for configuration, task in zip(asked, tasks, strict=True):
+            if options.clock() > options.deadline and task.id not in options.done:
                 result.stopped = _spent(result, options.clock() - began)
                 return
-            built = builders.build(tasks)
-            for configuration, task in zip(asked, tasks, strict=True):
-                if options.clock() > options.deadline and task.id not in options.done:
-                    result.stopped = _spent(result, options.clock() - began)
-                    return
-                before = built.get(task.id)
-                failed = before if before and before.failed else None
-                record = failed or measurer.run(task, compilation=before.compilation if before else None)
-                found = candidate_of(record)
-                tuner.tell(configuration, found.seconds)
-                result.candidates.append(found)
-                number = max(len(result.candidates), first + tuner.own_trials)
-                timed = [one for one in result.candidates if one.seconds is not None]
-                best = min(timed, key=lambda one: one.seconds or 0.0, default=None)
-                options.on_trial(Trial(number, options.trials, found, best, options.clock() - began))
-        result.stopped = result.stopped or "all trials are done"
-    finally:
-        tuner.close()
+            before = built.get(task.id)
+            failed = before if before and before.failed else None
+            record = failed or measurer.run(task, compilation=before.compilation if before else None)
+            found = candidate_of(record)
+            tuner.tell(configuration, found.seconds)
+            result.candidates.append(found)
+            number = max(len(result.candidates), first + tuner.own_trials)
+            timed = [one for one in result.candidates if one.seconds is not None]
+            best = min(timed, key=lambda one: one.seconds or 0.0, default=None)
+            options.on_trial(Trial(number, options.trials, found, best, options.clock() - began))
+    result.stopped = result.stopped or "all trials are done"
 
 
 def _spent(result: SearchResult, seconds: float) -> str:

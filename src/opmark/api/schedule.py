@@ -749,7 +749,7 @@ class _ProgramScheduling:
         }
         devices = [f"cpu:{count} ({place + 1})" for place, count in enumerate(self.shares)]
         rows = tuple(tuple(solo[count][unit] for count in self.shares) for unit in range(len(units)))
-        times = DeviceTimes(tuple(devices), rows, units.needs, self._transfers(process, units, graph, devices))
+        times = self._device_times(process, units, graph, devices, rows)
         scheduled = schedule_devices(times)
         self.notes += _device_notes(scheduled)
         plain = sequential(graph.digest, units.members, self.threads, range(len(units)))
@@ -762,11 +762,18 @@ class _ProgramScheduling:
         chosen = _choose(predictions, self.request.method)
         return self._result(names, tuple(predictions), chosen, devices=scheduled, lanes=tuple(devices))
 
-    def _transfers(self, process: ProgramProcess, units: UnitGraph, graph: OperatorGraph, devices: list[str]) -> Any:
-        """Return what it takes to hand results over between devices, by units: measured here."""
+    def _device_times(
+        self,
+        process: ProgramProcess,
+        units: UnitGraph,
+        graph: OperatorGraph,
+        devices: list[str],
+        rows: tuple[tuple[float, ...], ...],
+    ) -> DeviceTimes:
+        """Return what units cost on devices, with what it takes to hand results over, which is measured here."""
         copies = {f"{one.source}>{one.target}": DeviceTransfer(one.seconds, one.bandwidth or inf)
                   for one in process.transfers(devices)}  # fmt: skip
-        return unit_transfers(units, graph, devices, copies)
+        return DeviceTimes(tuple(devices), rows, units.needs, unit_transfers(units, graph, devices, copies))
 
     def _over_devices(
         self, process: ProgramProcess, graph: OperatorGraph, units: UnitGraph, names: tuple[str, ...], budget: float
@@ -780,7 +787,7 @@ class _ProgramScheduling:
         found = [[median(one[unit] for one in times.rounds) for unit in range(len(units))]
                  for times in process.time_schedules(asked, budget)]  # fmt: skip
         rows = tuple(tuple(own[unit] for own in found) for unit in range(len(units)))
-        times = DeviceTimes(tuple(devices), rows, units.needs, self._transfers(process, units, graph, devices))
+        times = self._device_times(process, units, graph, devices, rows)
         scheduled = schedule_devices(times)
         self.notes += _device_notes(scheduled)
         fastest = min(range(len(devices)), key=lambda one: sum(found[one]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
@@ -200,9 +201,14 @@ def written_identity(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_later(written: dict[str, Any], kind: type[Struct]) -> dict[str, Any]:
-    # As they are written: JSON has lists and no tuples.
-    later = {one.name: json.loads(encode(one.default)) for one in fields(kind) if one.name not in _IN_EVERY_ID[kind]}
+    later = _later_defaults(kind)
     return {name: value for name, value in written.items() if name not in later or value != later[name]}
+
+
+@cache  # an upload has many records
+def _later_defaults(kind: type[Struct]) -> dict[str, Any]:
+    """Return the defaults of the fields that were added later, as they are written: JSON has lists and no tuples."""
+    return {one.name: json.loads(encode(one.default)) for one in fields(kind) if one.name not in _IN_EVERY_ID[kind]}
 
 
 class Task(Struct, frozen=True):

@@ -160,9 +160,11 @@ def time_transfers(devices: list[str]) -> list[TransferTime]:
     """Time what it takes to hand a result over, between all pairs of devices: a copy of a small and of a large tensor;
     between parts of the cores, waking the thread that waits for it."""
     found = []
+    wake_up: float | None = None
     for source, target in permutations(devices, 2):
         if device_kind(source) == device_kind(target):
-            found.append(TransferTime(source, target, time_wake_up(), None))
+            wake_up = wake_up or time_wake_up()  # threads have no cores of their own: it is the same for all pairs
+            found.append(TransferTime(source, target, wake_up, None))
             continue
         here, there = DevicePlace(source), DevicePlace(target)
         medians = []
